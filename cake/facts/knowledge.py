@@ -79,6 +79,13 @@ class Knowledge:
         self._bound(x, equal)
         row = self._reduce_row((x.terms, x.const, bit))
         self._bound(Lin(row[0], row[1]), equal)
+        self._enter_or_solve(row, equal)
+        for m in [a for a in self._bounds if a.kind == "mul"]:
+            for x in self._positive_factors(m):
+                self._bound(x, False)
+                self._intervals.clear()
+
+    def _enter_or_solve(self, row: Row, equal: bool) -> None:
         if equal:
             solved = solve_for(row[0], row[1])
             if solved is not None and not any(solved[0] in factors(a) for a in solved[1].terms):
@@ -252,14 +259,17 @@ class Knowledge:
             yield q - a
 
     def _signs(self, a: Atom) -> Iterator[Lin]:
-        """A positive product of nonnegative factors has positive factors."""
-        lo, _ = self.interval_of(a)
+        """Bounds of the factors, which the product rules combine."""
         for f in dict.fromkeys(a.args):
             yield from self._hull(f)
-        if lo is not None and lo >= 1:
-            lows = [self.interval_of(f)[0] for f in a.args]
-            if all(x is not None and x >= 0 for x in lows):
-                yield from (of(f).plus(-1) for f in dict.fromkeys(a.args))
+
+    def _positive_factors(self, a: Atom) -> list[Lin]:
+        """A positive product of nonnegative factors has positive factors."""
+        lo, _ = self.interval_of(a)
+        lows = [self.interval_of(f)[0] for f in a.args]
+        if lo is None or lo < 1 or any(x is None or x < 0 for x in lows) or all(x is not None and x > 0 for x in lows):
+            return []
+        return [of(f).plus(-1) for f in dict.fromkeys(a.args)]
 
     # Relevance
 
