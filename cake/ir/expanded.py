@@ -69,13 +69,15 @@ Sub = Annotated[Point | Range | Elem, Field(discriminator="kind")]
 class Ref(Record):
     """A tensor or shared buffer with one subscript an axis. Block operations use points and ranges, element operations
     points and elems. ``slot`` selects the ring slot (buffers with ``slots > 1``); per-instance buffers are those of the
-    executing instance. ``transposed`` swaps the two kept axes of the view."""
+    executing instance. ``transposed`` swaps the two kept axes of the view. ``peer``: the rank in the cluster whose shared
+    memory is meant (``mapa``; None: this CTA's own)."""
 
     kind: Literal["ref"] = "ref"
     base: str
     slot: Slot | None = None
     subs: tuple[Sub, ...] = ()
     transposed: bool = False
+    peer: Expr | None = None
 
 
 # ---- statements -----------------------------------------------------------------------------------------------------
@@ -332,11 +334,13 @@ class ScalarParam(Record):
 
 
 class Dim(Record):
-    """A run-time dim and where the host reads it: extent ``axis`` of ``tensor``."""
+    """A run-time dim and where the host reads it: extent ``axis`` of ``tensor`` is ``scale * dim + offset``."""
 
     name: str
     tensor: str
     axis: int
+    scale: int = 1
+    offset: int = 0
 
 
 class Condition(Record):

@@ -164,6 +164,29 @@ OPS: dict[str, OpRow] = {
             ptx="red.relaxed.gpu",
             isa="9.7.13.6 red",
         ),
+        # -- flags between CTAs ------------------------------------------------------------------------------------------
+        OpRow(
+            "signal",
+            "Publish a global word: store `value` with release semantics at gpu scope.",
+            ("flag", "value"),
+            (_w("flag"),),
+            surface="signal(ref, value)",
+            executor="one",
+            resource="lsu",
+            ptx="st.release.gpu.global",
+            isa="9.7.9.11 st; 8.8 Release and Acquire Patterns",
+        ),
+        OpRow(
+            "wait_until",
+            "Spin on a global word until it equals `value`, with acquire semantics at gpu scope.",
+            ("flag", "value"),
+            (_r("flag"),),
+            surface="wait_until(ref, value)",
+            executor="one",
+            resource="lsu",
+            ptx="ld.acquire.gpu.global",
+            isa="9.7.9.8 ld; 8.8 Release and Acquire Patterns",
+        ),
         # -- matrix fragments -----------------------------------------------------------------------------------------
         OpRow(
             "ldmatrix",
@@ -236,6 +259,9 @@ OPS: dict[str, OpRow] = {
             resource="tma",
             ptx="cp.async.bulk.tensor.Nd.shared::cluster.global.tile.mbarrier::complete_tx::bytes",
             isa="9.7.9.27.5.2 cp.async.bulk.tensor",
+            notes=(
+                "multicast: mask of the ranks that receive the box and the bytes, each at the same offsets (0 or left out: this CTA)",
+            ),
         ),
         OpRow(
             "tma.store",
