@@ -26,6 +26,13 @@ _LOGICAL = {
 }
 
 
+_MAKERS = frozenset({"zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like"})
+_DTYPES = {
+    **{name: name for name in ("f32", "f16", "bf16", "i32", "i64")},
+    **{"float32": "f32", "float16": "f16", "bfloat16": "bf16", "int32": "i32", "int64": "i64"},
+}
+
+
 def rewrite_line(line: LogicalLine, file: str, findings: Findings) -> bool:
     """Report the habits in a line and rewrite its tokens; False if the line says nothing that could be parsed."""
     first = line.tokens[0]
@@ -33,6 +40,8 @@ def rewrite_line(line: LogicalLine, file: str, findings: Findings) -> bool:
     statement = _STATEMENTS.get(first.value) if first.type in ("FOREIGN", "NAME") else None
     if statement is not None and not (first.type == "NAME" and len(line.tokens) > 1 and line.tokens[1].type != "NAME"):
         return statement(line, whole, findings)
+    if any(token.value in _MAKERS for token in line.tokens) and _maker(line, file, findings):
+        return False
     if not any(token.type in ("HABIT", "FOREIGN", "STRING") for token in line.tokens):
         return True
     readable = True
@@ -45,6 +54,60 @@ def rewrite_line(line: LogicalLine, file: str, findings: Findings) -> bool:
         elif token.type == "HABIT":
             readable = _operator(file, line, i, findings) and readable
     return readable
+
+
+def _maker(line: LogicalLine, file: str, findings: Findings) -> bool:
+    """Report `zeros(...)` and the like; the shape of a register tile belongs to its declaration."""
+    tokens = line.tokens
+    for i, token in enumerate(tokens[:-1]):
+        if token.type != "NAME" or token.value not in _MAKERS or tokens[i + 1].type != "LPAR":
+            continue
+        findings.error(
+            "S108",
+            f"register tiles are declared, not made by `{token.value}`",
+            token_span(file, token),
+            help="write `acc: f32[64, 128] frag = 0.0`; assigning a number to a declared tile fills it",
+            fix=_declaration(tokens, i, file),
+        )
+        return True
+    return False
+
+
+def _declaration(tokens: list[Token], i: int, file: str) -> Fix | None:
+    """`name = zeros((a, b), f32)` as a declaration, where its parts are plain."""
+    name, equal, *prefix = tokens[:i]
+    call = tokens[i + 2 :]
+    if (
+        tokens[i].value not in ("zeros", "ones")
+        or equal.type != "EQUAL"
+        or [t.type for t in prefix] not in ([], ["NAME", "DOT"])
+    ):
+        return None
+    depth = 0
+    parts: list[list[str]] = [[]]
+    for token in call[:-1]:
+        depth += (token.type in _OPENING) - (token.type in _CLOSING)
+        if depth <= 1 and token.type == "COMMA":
+            parts.append([])
+        elif token.type not in ("LPAR", "RPAR", "LSQB", "RSQB") and depth <= 1:
+            parts[-1].append(str(token))
+        elif depth > 1:
+            return None
+    if not call or call[-1].type != "RPAR" or depth != 0:
+        return None
+    dtype = "f32"
+    dims: list[str] = []
+    for part in parts:
+        text = " ".join(part)
+        if part[:2] == ["dtype", "="] or (part and part[-1] in _DTYPES):
+            dtype = _DTYPES.get(part[-1], part[-1])
+        elif text:
+            dims.append(text)
+    if not dims:
+        return None
+    value = "0.0" if tokens[i].value == "zeros" else "1.0"
+    text = f"{name}: {dtype}[{', '.join(dims)}] frag = {value}"
+    return _replace(token_span(file, tokens[0], tokens[-1]), text, "declare the tile")
 
 
 def _retyped(token: Token, kind: str, value: str) -> Token:

@@ -24,6 +24,7 @@ from cake.ir.build import Builder
 from cake.ir.comments import attach
 from cake.ir.expected import explain_unexpected
 from cake.ir.habits import rewrite_line
+from cake.ir.idioms import check_idioms
 from cake.ir.lexer import MAX_SOURCE, SOFT, LimitedFindings, Source, TooManyFindings, scan, token_span
 
 
@@ -210,6 +211,7 @@ def parse_all(text: str, file: str = "<string>") -> tuple[surface.File | None, l
         blocks = nest(source, findings)
         tree = _Driver(source, findings).run(blocks)
         parsed = Builder(file, findings, attach(source)).file(tree)
+        check_idioms(parsed, findings)
     except TooManyFindings:
         pass
     ordered = sorted(findings.items, key=lambda d: (d.span.line, d.span.column) if d.span else (0, 0))

@@ -446,16 +446,22 @@ class File(Line):
 N = TypeVar("N", bound=Node)
 
 
-def walk(node: Node) -> Iterator[Node]:
-    """``node`` and everything below it, in source order of the fields."""
-    yield node
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly below ``node``, in the order of its fields."""
     for value in node.__dict__.values():
         if isinstance(value, Node):
-            yield from walk(value)
+            yield value
         elif isinstance(value, tuple):
-            for item in value:
-                if isinstance(item, Node):
-                    yield from walk(item)
+            yield from (item for item in value if isinstance(item, Node))
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """``node`` and everything below it, parents first."""
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        yield current
+        pending.extend(reversed(list(children(current))))
 
 
 def strip_spans(node: N) -> N:
