@@ -10,74 +10,26 @@ Names are versioned: ``forget`` leaves older facts true of the older value.
 
 from __future__ import annotations
 
-from math import gcd
-
-from cake.facts import formula as logic
 from cake.facts.convert import COMPARISONS, Reader, is_integer
+from cake.facts.decision import Decision
 from cake.facts.emit import Writer
-from cake.facts.formula import And, Clause, Eq, Flag, Formula, Ge, at_least, equals, every, negate, some
-from cake.facts.knowledge import Knowledge, Relevant
-from cake.facts.linear import Atom, Lin, atom, names, number, of, symbol
+from cake.facts.formula import And, Eq, Flag, Formula, Ge, at_least, equals, every, negate, some
+from cake.facts.knowledge import Knowledge
+from cake.facts.linear import Atom, Lin, names, number, of
+from cake.facts.names import Versioned
 from cake.facts.show import show
-from cake.facts.solver import Contradiction, Row, project, refute
 from cake.ir.expr import Apply, Axis, Const, Expr, Reg, Sym, boolean, integer, walk
-
-SPLIT_BUDGET = 20
-SPLIT_DEPTH = 4
-_TARGET = atom("opaque", "%target")
-
-
-class _Versioned(Reader):
-    """Reads names as their current version, with definitions put in."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.versions: dict[str, int] = {}
-        self.defined: dict[str, Lin] = {}
-        self.truths: dict[str, Formula] = {}
-        self.texts: dict[str, tuple[str, frozenset[str]]] = {}
-        self.used: set[str] = set()
-
-    def copy(self) -> _Versioned:
-        new = _Versioned()
-        new.versions = dict(self.versions)
-        new.defined = dict(self.defined)
-        new.truths = dict(self.truths)
-        new.texts = dict(self.texts)
-        new.used = set(self.used)
-        new._lins = dict(self._lins)
-        new._formulas = dict(self._formulas)
-        return new
-
-    def rename(self, name: str) -> str:
-        version = self.versions.get(name)
-        return name if version is None else f"{name}'{version}"
-
-    def name(self, name: str) -> Lin:
-        known = self.rename(name)
-        found = self.defined.get(known)
-        return symbol(known) if found is None else found
-
-    def flag(self, name: str) -> Formula:
-        known = self.rename(name)
-        return self.truths.get(known, Flag(atom("sym", known)))
-
-    def reset(self) -> None:
-        """Drop what was read under older meanings."""
-        self._lins.clear()
-        self._formulas.clear()
 
 
 class Facts:
     """A set of facts; ``copy`` opens a scope."""
 
     def __init__(self) -> None:
-        self._reader = _Versioned()
+        self._reader = Versioned()
         self._plain = Reader()
         self._known = Knowledge()
+        self._decision = Decision(self._known)
         self._memo: dict[Expr, bool | None] = {}
-        self._ranges: dict[Lin, tuple[int | None, int | None]] = {}
-        self._refuted: dict[Clause, int | None] = {}
         self._simple: dict[Expr, Expr] = {}
 
     def copy(self) -> Facts:
@@ -86,9 +38,8 @@ class Facts:
         new._reader = self._reader.copy()
         new._plain = self._plain
         new._known = self._known.copy()
+        new._decision = self._decision.copy(new._known)
         new._memo = dict(self._memo)
-        new._ranges = dict(self._ranges)
-        new._refuted = dict(self._refuted)
         new._simple = dict(self._simple)
         return new
 
@@ -169,8 +120,7 @@ class Facts:
             self._memo.clear()
         else:
             self._memo = {e: r for e, r in self._memo.items() if r is not None}
-        self._refuted = {c: m for c, m in self._refuted.items() if m is not None}
-        self._ranges.clear()
+        self._decision.changed()
         self._simple.clear()
 
     def _assume(self, f: Formula, text: str) -> None:
@@ -205,14 +155,13 @@ class Facts:
         """True if the condition follows, False if its negation does, None if neither was found to."""
         if cond in self._memo:
             return self._memo[cond]
-        answer = self._decide(self._reader.formula(cond))
+        answer = self._decision.decide(self._reader.formula(cond))
         self._memo[cond] = answer
         return answer
 
     def consistent(self) -> bool:
         """False if the facts are found to contradict one another (a piece or branch that never runs)."""
-        rows = [row for row, equal in self._known._reduced if not equal]
-        return self._refute_rows(rows, ()) is None
+        return self._decision.consistent()
 
     def constant(self, e: Expr) -> int | None:
         """The value if it is one integer."""
@@ -221,7 +170,7 @@ class Facts:
         x = self._known.reduce(self._reader.lin(e))
         if not x.terms:
             return x.const
-        lo, hi = self._range(x)
+        lo, hi = self._decision.range(x)
         return lo if lo is not None and lo == hi else None
 
     def difference(self, a: Expr, b: Expr) -> int | None:
@@ -229,168 +178,38 @@ class Facts:
         x = self._known.reduce(self._reader.lin(a) - self._reader.lin(b))
         if not x.terms:
             return x.const
-        lo, hi = self._range(x)
+        lo, hi = self._decision.range(x)
         return lo if lo is not None and lo == hi else None
 
     def range(self, e: Expr) -> tuple[int | None, int | None]:
         """Inclusive bounds, None where there is none. Contradictory facts may give an empty range."""
-        return self._range(self._known.reduce(self._reader.lin(e)))
+        return self._decision.range(self._known.reduce(self._reader.lin(e)))
 
     def equal(self, a: Expr, b: Expr) -> bool:
         """True if provably equal."""
         if a == b:
             return True
         if is_integer(a) and is_integer(b):
-            return self._decide(equals(self._reader.lin(a) - self._reader.lin(b))) is True
+            return self._decision.decide(equals(self._reader.lin(a) - self._reader.lin(b))) is True
         if a.dtype == "bool" and b.dtype == "bool":
             p, q = self._reader.formula(a), self._reader.formula(b)
-            return p == q or self._decide(some((every((p, q)), every((negate(p), negate(q)))))) is True
+            return p == q or self._decision.decide(some((every((p, q)), every((negate(p), negate(q)))))) is True
         return False
 
     def divides(self, n: int, e: Expr) -> bool:
         """True if ``n`` provably divides the value."""
-        return n != 0 and self._divides(abs(n), self._reader.lin(e))
+        return n != 0 and self._decision.divides(abs(n), self._reader.lin(e))
 
     def alignment(self, e: Expr, cap: int = 1 << 20) -> int:
         """The largest power of two up to ``cap`` that provably divides the value."""
         x = self._known.reduce(self._reader.lin(e))
         best = 1
-        g = self._divisor(x)
+        g = self._decision.divisor(x)
         while best * 2 <= cap and (g == 0 or g % (best * 2) == 0):
             best *= 2
-        while best * 2 <= cap and self._divides(best * 2, x):
+        while best * 2 <= cap and self._decision.divides(best * 2, x):
             best *= 2
         return best
-
-    # Deciding
-
-    def _decide(self, f: Formula) -> bool | None:
-        if isinstance(f, bool):
-            return f
-        if self._impossible(negate(f)) is not None:
-            return True
-        return False if self._impossible(f) is not None else None
-
-    def _impossible(self, f: Formula) -> int | None:
-        """The mask of facts that rule a formula out, or None."""
-        options = logic.clauses(f)
-        if options is None:
-            return None
-        mask = 0
-        for clause in options:
-            clash = self._refute(clause)
-            if clash is None:
-                return None
-            mask |= clash
-        return mask
-
-    def _refute(self, clause: Clause) -> int | None:
-        if clause in self._refuted:
-            return self._refuted[clause]
-        budget = [SPLIT_BUDGET]
-        answer = self._refuted[clause] = self._refute_split(clause, frozenset(), budget, SPLIT_DEPTH)
-        return answer
-
-    def _refute_split(self, clause: Clause, done: frozenset[object], budget: list[int], depth: int) -> int | None:
-        """Refute a conjunction of literals, splitting on minima, maxima, choices and assumed disjunctions."""
-        budget[0] -= 1
-        rows: list[Row] = []
-        equalities: list[Row] = []
-        truths: dict[Atom, bool] = {}
-        for literal in clause:
-            if isinstance(literal, Flag):
-                if truths.setdefault(literal.atom, literal.positive) != literal.positive:
-                    return 0
-                positive, mask = self._known.flags.get(literal.atom, (literal.positive, 0))
-                if positive != literal.positive:
-                    return mask
-                continue
-            row = self._known._reduce_row((literal.lin.terms, literal.lin.const, 0))
-            (equalities if isinstance(literal, Eq) else rows).append(row)
-        found = self._known.relevant(rows, equalities)
-        clash = refute(found.rows, found.equalities)
-        if clash is not None or depth == 0:
-            return clash
-        split = self._next_split(found, done)
-        if split is None:
-            return None
-        key, cases = split
-        union = 0
-        for case in cases:
-            if budget[0] <= 0:
-                return None
-            part = self._refute_split(clause + case, done | {key}, budget, depth - 1)
-            if part is None:
-                return None
-            union |= part
-        return union
-
-    def _refute_rows(self, rows: list[Row], equalities: tuple[Row, ...]) -> int | None:
-        found = self._known.relevant(rows, equalities)
-        return refute(found.rows, found.equalities)
-
-    def _next_split(self, found: Relevant, done: frozenset[object]) -> tuple[object, list[Clause]] | None:
-        """The nearest atom or disjunction not split on yet, with its cases."""
-        for a in found.atoms:
-            if a not in done and a.kind in ("min", "max", "where"):
-                cases = _cases(a)
-                if cases is not None:
-                    return a, cases
-        for i in found.choices:
-            options = logic.clauses(self._known.choices[i][0])
-            if i not in done and options is not None:
-                return i, options
-        return None
-
-    def _range(self, x: Lin) -> tuple[int | None, int | None]:
-        if not x.terms:
-            return x.const, x.const
-        found = self._ranges.get(x)
-        if found is None:
-            target = of(_TARGET)
-            up, down = target - x, x - target
-            rows: list[Row] = [(up.terms, up.const, 0), (down.terms, down.const, 0)]
-            relevant = self._known.relevant(rows)
-            low, high = self._known.interval(x)
-            try:
-                lo, hi = project(relevant.rows, relevant.equalities, _TARGET)
-            except Contradiction:
-                lo, hi = low, high
-            if lo is None or (low is not None and low > lo):
-                lo = low
-            if hi is None or (high is not None and high < hi):
-                hi = high
-            found = self._ranges[x] = (lo, hi)
-        return found
-
-    def _divisor(self, x: Lin) -> int:
-        """A number that divides every term (0 for zero)."""
-        g = abs(x.const)
-        for a, c in x.terms.items():
-            g = gcd(g, c * self._atom_divisor(a))
-            if g == 1:
-                break
-        return g
-
-    def _atom_divisor(self, a: Atom) -> int:
-        if a.kind in ("min", "max"):
-            return gcd(*(self._divisor(self._known.reduce(x)) for x in a.args))
-        if a.kind == "where":
-            return gcd(*(self._divisor(self._known.reduce(x)) for x in a.args[1:]))
-        if a.kind == "mul":
-            out = 1
-            for f in a.args:
-                out *= self._atom_divisor(f)
-            return out
-        return 1
-
-    def _divides(self, n: int, x: Lin) -> bool:
-        x = self._known.reduce(x)
-        if self._divisor(x) % n == 0:
-            return True
-        rest = Lin({a: c for a, c in x.terms.items() if (c * self._atom_divisor(a)) % n}, x.const % n)
-        lo, hi = self._known.interval(rest)
-        return lo is not None and lo == hi and lo % n == 0
 
     # Rewriting
 
@@ -418,7 +237,7 @@ class Facts:
                 return self.simplify(e.args[1] if decided else e.args[2])
         args = tuple(self.simplify(a) for a in e.args)
         if e.op in ("min", "max") and is_integer(e):
-            order = self._decide(at_least(self._reader.lin(args[0]) - self._reader.lin(args[1])))
+            order = self._decision.decide(at_least(self._reader.lin(args[0]) - self._reader.lin(args[1])))
             if order is not None:
                 return args[0] if order is (e.op == "max") else args[1]
         rebuilt = e if args == e.args else Apply(op=e.op, args=args, dtype=e.dtype)
@@ -446,7 +265,7 @@ class Facts:
             if a.kind != "div" or a.args[1].terms:
                 continue
             deep = self._known.reduce(self._deepen(a))
-            lo, hi = self._range(deep)
+            lo, hi = self._decision.range(deep)
             if lo is not None and lo == hi:
                 out = out - of(a).scale(c) + number(lo * c)
         return out
@@ -482,9 +301,9 @@ class Facts:
         lines: dict[str, None] = {}
         self._definitions({n.name for n in walk(cond) if isinstance(n, Sym)}, lines, set())
         f = self._reader.formula(cond)
-        mask = self._impossible(negate(f))
+        mask = self._decision.impossible(negate(f))
         if mask is None:
-            mask = self._impossible(f)
+            mask = self._decision.impossible(f)
         if mask is not None:
             for i, fact in enumerate(self._known.facts):
                 if mask >> i & 1:
@@ -519,15 +338,3 @@ def _atoms(f: Formula, out: set[Atom]) -> None:
     elif not isinstance(f, bool):
         for g in f.items:
             _atoms(g, out)
-
-
-def _cases(a: Atom) -> list[Clause] | None:
-    """The cases of a minimum, maximum or choice: which operand it equals."""
-    me = of(a)
-    if a.kind != "where":
-        return [(Eq(me - x),) for x in a.args]
-    cond, x, y = a.args
-    yes, no = logic.clauses(cond), logic.clauses(negate(cond))
-    if yes is None or no is None:
-        return None
-    return [(*c, Eq(me - x)) for c in yes] + [(*c, Eq(me - y)) for c in no]

@@ -8,7 +8,7 @@ plain interval arithmetic, so no query starts another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from cake.facts.formula import Formula
@@ -77,7 +77,7 @@ class Knowledge:
         self._intervals.clear()
         self._axioms.clear()
         self._bound(x, equal)
-        row = self._reduce_row((x.terms, x.const, bit))
+        row = self.reduce_row((x.terms, x.const, bit))
         self._bound(Lin(row[0], row[1]), equal)
         self._enter_or_solve(row, equal)
         for m in [a for a in self._bounds if a.kind == "mul"]:
@@ -103,11 +103,11 @@ class Knowledge:
         self._solved[victim] = (value, mask)
         for a, (old, m) in list(self._solved.items()):
             if a is not victim:
-                terms, const, new = self._reduce_row((old.terms, old.const, m))
+                terms, const, new = self.reduce_row((old.terms, old.const, m))
                 self._solved[a] = (Lin(terms, const), new)
         rows, self._reduced, self._index = self._reduced, [], {}
         for row, equal in rows:
-            row = self._reduce_row(row)
+            row = self.reduce_row(row)
             self._bound(Lin(row[0], row[1]), equal)
             self._enter(row, equal)
 
@@ -129,10 +129,15 @@ class Knowledge:
 
     def reduce(self, x: Lin) -> Lin:
         """The form with the solved equalities put in."""
-        terms, const, _ = self._reduce_row((x.terms, x.const, 0))
+        terms, const, _ = self.reduce_row((x.terms, x.const, 0))
         return x if terms is x.terms else Lin(terms, const)
 
-    def _reduce_row(self, row: Row) -> Row:
+    def rows(self) -> list[Row]:
+        """Every assumed inequality, reduced."""
+        return [row for row, equal in self._reduced if not equal]
+
+    def reduce_row(self, row: Row) -> Row:
+        """The row with the solved equalities put in, and their facts in its mask."""
         if not self._solved:
             return row
         hit = [t for t in row[0] if any(p in self._solved for p in factors(t))]
@@ -207,7 +212,7 @@ class Knowledge:
         found = self._axioms.get(a)
         if found is None:
             found = self._axioms[a] = [
-                self._reduce_row((x.terms, x.const, 0)) for x in self._axiom_forms(a) if x.terms or x.const < 0
+                self.reduce_row((x.terms, x.const, 0)) for x in self._axiom_forms(a) if x.terms or x.const < 0
             ]
         return found
 
@@ -333,10 +338,10 @@ class Knowledge:
         return out
 
 
-def _tighter(x: int | None, y: int | None, pick: type | object) -> int | None:
+def _tighter(x: int | None, y: int | None, pick: Callable[..., int]) -> int | None:
     if x is None or y is None:
         return y if x is None else x
-    return max(x, y) if pick is max else min(x, y)
+    return pick(x, y)
 
 
 def _times(x: Interval, y: Interval) -> Interval:
