@@ -237,9 +237,12 @@ class Facts:
                 return self.simplify(e.args[1] if decided else e.args[2])
         args = tuple(self.simplify(a) for a in e.args)
         if e.op in ("min", "max") and is_integer(e):
-            order = self._decision.decide(at_least(self._reader.lin(args[0]) - self._reader.lin(args[1])))
-            if order is not None:
-                return args[0] if order is (e.op == "max") else args[1]
+            d = self._reader.lin(args[0]) - self._reader.lin(args[1])
+            larger, smaller = (args[0], args[1]) if e.op == "max" else (args[1], args[0])
+            if self._decision.decide(at_least(d)) is True:
+                return larger
+            if self._decision.decide(at_least(-d)) is True:
+                return smaller
         rebuilt = e if args == e.args else Apply(op=e.op, args=args, dtype=e.dtype)
         if not is_integer(e):
             return rebuilt

@@ -8,11 +8,11 @@ plain interval arithmetic, so no query starts another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cake.facts.formula import Formula
-from cake.facts.linear import Atom, Lin, factors, multiply, number, of
+from cake.facts.linear import Atom, Lin, atom, factors, multiply, number, of
 from cake.facts.solver import Row, solve_for
 
 Interval = tuple[int | None, int | None]
@@ -259,6 +259,8 @@ class Knowledge:
         if low is not None and low >= 0:
             yield q
             yield a - q
+            if self._assumed(b - a.plus(1)):
+                yield -q
         if high is not None and high < 0:
             yield (-q).plus(-1)
             yield q - a
@@ -267,6 +269,15 @@ class Knowledge:
         """Bounds of the factors, which the product rules combine."""
         for f in dict.fromkeys(a.args):
             yield from self._hull(f)
+
+    def _assumed(self, x: Lin) -> bool:
+        """True if ``x >= 0`` by interval arithmetic or by one assumed row."""
+        lo, _ = self.interval(x)
+        if lo is not None and lo >= 0:
+            return True
+        terms, const, _ = self.reduce_row((x.terms, x.const, 0))
+        positions = self._index.get(next(iter(terms), atom("opaque", "")), ())
+        return any(self._reduced[i][0][0] == terms and self._reduced[i][0][1] <= const for i in positions)
 
     def _positive_factors(self, a: Atom) -> list[Lin]:
         """A positive product of nonnegative factors has positive factors."""
@@ -278,7 +289,7 @@ class Knowledge:
 
     # Relevance
 
-    def relevant(self, goal: Iterable[Row], equalities: Iterable[Row] = ()) -> Relevant:
+    def relevant(self, goal: Sequence[Row], equalities: Iterable[Row] = ()) -> Relevant:
         """The goal with every row connected to it, nearest first, up to a cap (leaving rows out is sound)."""
         out = Relevant()
         out.rows, out.equalities = list(goal), list(equalities)
@@ -308,33 +319,38 @@ class Knowledge:
                 out.rows.append(row)
                 visit(row[0])
         out.choices = [i for i, (_, atoms, _) in enumerate(self.choices) if not atoms.isdisjoint(out.atoms)]
-        out.rows.extend(self._products(out))
+        out.rows.extend(self._products(out, len(goal)))
         return out
 
-    def _products(self, found: Relevant) -> list[Row]:
-        """Rows times a nonnegative factor, where every monomial of the result occurs already."""
+    def _products(self, found: Relevant, goals: int) -> list[Row]:
+        """Rows times a nonnegative factor. The goal's rows (the first ones) may bring in new monomials; the others
+        count where every monomial of the result occurs already."""
+        allowed = {t for t in found.atoms if t.kind == "mul"}
+        pairs: list[tuple[Atom, Lin]] = []
+        for m in allowed:
+            if len(m.args) == 2:
+                for u, v in (m.args, m.args[::-1]):
+                    lo, _ = self.interval_of(v)
+                    if lo is not None and lo >= 0:
+                        pairs.append((u, of(v).plus(-lo)))
+        pairs.sort(key=lambda p: (p[0].rank, [t.rank for t in p[1].terms]))
         out: list[Row] = []
-        for m in found.atoms:
-            if m.kind != "mul":
+        for position, (terms, const, mask) in enumerate(found.rows):
+            if len(terms) > 4:
                 continue
-            for u in dict.fromkeys(m.args):
-                rest = list(m.args)
-                rest.remove(u)
-                if len(rest) != 1:
+            for u, factor in pairs:
+                if u not in terms:
                     continue
-                v = rest[0]
-                lo, _ = self.interval_of(v)
-                if lo is None or lo < 0:
+                product = multiply(Lin(terms, const), factor)
+                if product is None:
                     continue
-                factor = of(v).plus(-lo)
-                for terms, const, mask in found.rows:
-                    if u not in terms or len(terms) > 4:
-                        continue
-                    product = multiply(Lin(terms, const), factor)
-                    if product is not None and all(t in found.atoms for t in product.terms):
-                        out.append((product.terms, product.const, mask))
-                        if len(out) >= MAX_PRODUCTS:
-                            return out
+                new = [t for t in product.terms if t.kind == "mul" and t not in allowed]
+                if new and position >= goals:
+                    continue
+                allowed.update(new)
+                out.append((product.terms, product.const, mask))
+                if len(out) >= MAX_PRODUCTS:
+                    return out
         return out
 
 

@@ -165,7 +165,7 @@ def floordiv(a: Lin, n: Lin) -> Lin | None:
     """``a // n`` in normal form; None for a division by zero. By a positive constant, multiples of it are taken out,
     common factors cancelled and nested divisions merged; a symbolic divisor leaves an atom."""
     if n.terms:
-        return of(atom("div", a, n))
+        return _divide_by_symbol(a, n)
     d = n.const
     if d == 0:
         return None
@@ -191,6 +191,24 @@ def floordiv(a: Lin, n: Lin) -> Lin | None:
             if nested is not None:
                 return combine(Lin(whole, shift), 1, nested, 1)
     return combine(Lin(whole, shift), 1, of(atom("div", inner, number(d))), 1)
+
+
+def _divide_by_symbol(a: Lin, n: Lin) -> Lin:
+    """Multiples of a symbolic divisor are taken out (a division by zero has no value, so nothing is lost there)."""
+    divisor = n.single()
+    whole, rest = ZERO, a
+    if divisor is not None:
+        parts = factors(divisor)
+        for t, c in a.terms.items():
+            left = list(factors(t))
+            if all(p in left for p in parts) and not any(left.count(p) < parts.count(p) for p in parts):
+                for p in parts:
+                    left.remove(p)
+                whole = whole + (of(monomial(left)).scale(c) if left else number(c))
+                rest = rest - of(t).scale(c)
+        if rest == ZERO:
+            return whole
+    return whole + of(atom("div", rest, n))
 
 
 def extremum(kind: str, operands: Iterable[Lin]) -> Lin:

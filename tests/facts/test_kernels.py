@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cake.facts import Facts, show
-from cake.ir.expr import integer
+from cake.ir.expr import Apply, Const, Reg, Sym, integer
 
 from .kernels import parse
 
@@ -224,3 +224,50 @@ def test_contradiction() -> None:
     assert f.consistent()
     extend(f, "x < 2")
     assert not f.consistent()
+
+
+def test_row_major_numbers() -> None:
+    f = facts("0 <= i < M", "0 <= j < N")
+    f.declare("M", 1)
+    f.declare("N", 1)
+    assert proves(f, "i*N + j < M*N") is True
+    assert proves(f, "(i*N + j) // N == i") is True
+    assert proves(f, "(i*N + j) // N < M") is True
+    assert proves(f, "(i*N + j) % N < N") is True
+    extend(f, "0 <= p < M*N")
+    assert proves(f, "p // N < M") is True
+    assert proves(f, "(p // N)*N <= p") is True
+    assert proves(f, "cdiv(M, N)*N >= M and cdiv(M, N)*N < M + N") is True
+
+
+def test_disjunctions() -> None:
+    assert proves(facts("x != 3", "x >= 3"), "x >= 4") is True
+    assert proves(facts("x < 2 or x > 5", "x >= 2"), "x >= 6") is True
+
+
+def test_clamped_pieces() -> None:
+    f = facts("masked = max(1, b - q)", "b >= 1")
+    assert show(f.simplify(parse("max(1, masked)"))) == "masked"
+    assert show(f.simplify(parse("min(1, b + 1)"))) == "1"
+    assert show(f.simplify(parse("min(max(0, b), b)"))) == "b"
+
+
+def test_tiles_and_types() -> None:
+    acc, ids = Reg(name="acc", dtype="f32"), Reg(name="ids", dtype="i32")
+    low = Const(value=float("-inf"), dtype="f32")
+    f = facts("0 <= row < M")
+
+    def mask(cond: str) -> Apply:
+        return Apply(op="where", args=(parse(cond), acc, low), dtype="f32")
+
+    assert f.simplify(mask("row < M")) == acc
+    assert f.simplify(mask("row >= M")) == low
+    assert show(f.simplify(mask("%col + 0 < M"))) == "where(cols < M, acc, -inf)"
+    inside = Apply(op="<", args=(ids, integer(7)), dtype="bool")
+    f.assume(inside)
+    assert f.prove(Apply(op="<=", args=(ids, integer(7)), dtype="bool")) is True
+    f.forget("ids")
+    assert f.prove(inside) is None
+    wide = Apply(op="cast", args=(Sym(name="row"),), dtype="i64")
+    same = Apply(op="+", args=(wide, Const(value=0, dtype="i64")), dtype="i64")
+    assert f.simplify(same) == wide

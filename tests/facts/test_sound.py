@@ -136,17 +136,23 @@ with_d = st.recursive(st.one_of(leaf(), st.just(Sym(name="d"))), grow, max_leave
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     spans,
+    st.lists(st.sampled_from(["both", "both", "low", "none"]), min_size=4, max_size=4),
     integers,
     st.lists(conditions, max_size=3),
     st.lists(conditions, min_size=2, max_size=3),
     st.lists(with_d, min_size=2, max_size=3),
 )
 def test_every_answer_holds(
-    bounds: list[tuple[int, int]], defined: Expr, assumed: list[Expr], asked: list[Expr], terms: list[Expr]
+    bounds: list[tuple[int, int]],
+    told: list[str],
+    defined: Expr,
+    assumed: list[Expr],
+    asked: list[Expr],
+    terms: list[Expr],
 ) -> None:
     f = Facts()
-    for name, (lo, hi) in zip(NAMES, bounds, strict=True):
-        f.declare(name, lo, hi)
+    for name, (lo, hi), which in zip(NAMES, bounds, told, strict=True):
+        f.declare(name, lo if which != "none" else None, hi if which == "both" else None)
     f.define("d", defined)
     for c in assumed:
         f.assume(c)
