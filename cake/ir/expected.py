@@ -55,8 +55,8 @@ def explain_unexpected(file: str, line: LogicalLine, at: int, accepts: Iterable[
             help="memory is written by `store(ref, value)` or a block move; a register tile is assigned as a whole",
         )
         return
-    what = "the line ends" if found is None else f"`{_short(found)}`"
-    findings.error("S001", f"expected {_in_words(accepted)}, found {what}", span, help=_help(tokens, at, accepted))
+    what = "but the line ends" if found is None else f"found `{_short(found)}`"
+    findings.error("S001", f"expected {_in_words(accepted)}, {what}", span, help=_help(tokens, at, accepted))
 
 
 def _is_store(tokens: list[Token], at: int) -> bool:

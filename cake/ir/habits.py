@@ -37,8 +37,10 @@ def rewrite_line(line: LogicalLine, file: str, findings: Findings) -> bool:
     """Report the habits in a line and rewrite its tokens; False if the line says nothing that could be parsed."""
     first = line.tokens[0]
     whole = token_span(file, first, line.tokens[-1])
-    statement = _STATEMENTS.get(first.value) if first.type in ("FOREIGN", "NAME") else None
-    if statement is not None and not (first.type == "NAME" and len(line.tokens) > 1 and line.tokens[1].type != "NAME"):
+    second = line.tokens[1].type if len(line.tokens) > 1 else "_NL"
+    named = second in ("EQUAL", "COMMA", "DOT") or (first.type == "NAME" and second not in ("NAME", "_NL"))
+    statement = _STATEMENTS.get(first.value) if first.type in ("FOREIGN", "NAME") and not named else None
+    if statement is not None:
         return statement(line, whole, findings)
     if any(token.value in _MAKERS for token in line.tokens) and _maker(line, file, findings):
         return False

@@ -173,7 +173,8 @@ def read_source(path: str | os.PathLike[str]) -> str:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CakeError(_file_error(name, f"{name} cannot be read: {reason}")) from None
     try:
-        return data.decode("utf-8")
+        # A byte order mark at the start says nothing.
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if len(data) > MAX_SOURCE:
             return data.decode("utf-8", "replace")

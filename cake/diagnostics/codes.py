@@ -1,0 +1,71 @@
+"""The codes of diagnostics, each with a page that explains it.
+
+A page is ``pages/<CODE>.md``: front matter with ``title`` and ``severity``, the rule in words, a block ``cake fail``
+that gives the code and a block ``cake pass`` that does not. Codes are only ever added: one that is no longer reported
+keeps its page, and none gets a new meaning. Families: S surface syntax (S1xx habits from other languages); further
+letters belong to the later stages.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from cake.diagnostics.model import Record, Severity
+
+PAGES = Path(__file__).with_name("pages")
+
+_FRONT = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
+_BLOCK = re.compile(r"^```cake (fail|pass)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"[A-Z]+\d{3}")
+
+
+class Page(Record):
+    """What ``cake explain`` says about a code. ``text`` is the rule; the blocks are whole source texts."""
+
+    code: str
+    title: str
+    severity: Severity
+    text: str
+    fail: str | None
+    good: str | None
+    markdown: str
+    """The page without its front matter."""
+
+
+def all_codes() -> tuple[str, ...]:
+    """Every code that has a page, sorted."""
+    return tuple(sorted(path.stem for path in PAGES.glob("*.md")))
+
+
+@cache
+def explain(code: str) -> Page:
+    """The page of a code, in either case; KeyError if there is none."""
+    code = code.strip().upper()
+    path = PAGES / f"{code}.md"
+    if not _CODE.fullmatch(code) or not path.is_file():
+        raise KeyError(code)
+    return parse_page(code, path.read_text(encoding="utf-8"))
+
+
+def parse_page(code: str, text: str) -> Page:
+    """Read a page; ValueError if it is malformed."""
+    front = _FRONT.match(text)
+    if front is None:
+        raise ValueError(f"{code}: the page has no front matter")
+    fields = dict(line.split(": ", 1) for line in front.group(1).splitlines())
+    if set(fields) != {"title", "severity"}:
+        raise ValueError(f"{code}: front matter has the fields title and severity")
+    body = text[front.end() :].strip() + "\n"
+    blocks = dict(_BLOCK.findall(body))
+    rule = re.sub(r"\n{3,}", "\n\n", _BLOCK.sub("", body)).strip()
+    return Page(
+        code=code,
+        title=fields["title"],
+        severity=fields["severity"],  # type: ignore[arg-type]
+        text=rule,
+        fail=blocks.get("fail"),
+        good=blocks.get("pass"),
+        markdown=body,
+    )
