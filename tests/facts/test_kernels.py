@@ -271,3 +271,11 @@ def test_tiles_and_types() -> None:
     wide = Apply(op="cast", args=(Sym(name="row"),), dtype="i64")
     same = Apply(op="+", args=(wide, Const(value=0, dtype="i64")), dtype="i64")
     assert f.simplify(same) == wide
+
+
+def test_choices_cover_every_case() -> None:
+    f = facts("0 <= x < 9")
+    assert proves(f, "where(x == 3, 9, x) >= 4") is None
+    assert proves(f, "where(x == 3, 9, x) != 3") is True
+    assert proves(f, "where(x < 3 or x > 5, 4, x) >= 3 and where(x < 3 or x > 5, 4, x) <= 5") is True
+    assert proves(f, "where(x > 2 and x < 6, 4, x) != 5") is True
