@@ -217,8 +217,8 @@ _DEFECT = "the emitter wrote this code, so this is a defect of Cake: `cake build
 def failures(
     messages: Iterable[Message], source: str, name: str, ptx: PtxLines | None, locate: Locate
 ) -> list[Diagnostic]:
-    """The findings for the errors of a compilation that failed; one mistake is reported once, however often its code was
-    unrolled."""
+    """The findings for the errors of a compilation that failed; one mistake is reported once, however often its code
+    was unrolled."""
     out: dict[tuple[str, Place | None], Diagnostic] = {}
     for m in messages:
         if m.severity != "error" or m.text.startswith("Ptx assembly aborted"):

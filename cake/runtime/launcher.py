@@ -27,7 +27,7 @@ from cake.runtime import errors, guards, packing
 from cake.runtime.device import DeviceState, entered, prepare
 from cake.runtime.driver import Driver, LaunchAttribute, LaunchConfig
 from cake.runtime.maps import tensor_map_arguments
-from cake.runtime.signature import Key, scalar_packer, signature, torch_key
+from cake.runtime.signature import Key, describe, scalar_packer, signature, torch_key
 from cake.runtime.streams import current_stream, raw_torch_stream, stream_handle
 from cake.runtime.tensors import UNKNOWN_DEVICE, View, is_device_array, view
 
@@ -149,8 +149,7 @@ class LoadedKernel:
         return tuple(given[n] for n in self.signature)
 
     def _bad_arguments(self, message: str) -> CakeError:
-        call = f"call {self.kernel.name}({', '.join(self.signature)})"
-        return errors.error("R001", f"{message}.", call, span=self.kernel.span)
+        return errors.error("R001", f"{message}.", f"call {describe(self.kernel)}", span=self.kernel.span)
 
     def _wrong_count(self, given: int, missing: list[str]) -> CakeError:
         what = f"; missing: {', '.join(missing)}" if missing else ""
@@ -223,7 +222,13 @@ class LoadedKernel:
             for t in self.kernel.tensors:
                 if t.dtype == "tf32" and dtypes[t.name] == "f32":  # tf32 is f32 in memory
                     dtypes[t.name] = "tf32"
-            values = binding.bind(self.kernel, shapes, dtypes, scalars)
+            try:
+                values = binding.bind(self.kernel, shapes, dtypes, scalars)
+            except CakeError as e:
+                way_out = f"call {describe(self.kernel)}"
+                raise CakeError(
+                    *(d if d.help else d.model_copy(update={"help": way_out}) for d in e.diagnostics)
+                ) from None
             if not scalars:
                 if len(self._bound) >= CALLS_KEPT:
                     self._bound.clear()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cake.ir import expanded as x
+from cake.ir.expr import Apply, Const, Expr, Sym
 
 Key = tuple[Any, ...]
 
@@ -21,6 +22,27 @@ def signature(kernel: x.Kernel) -> tuple[str, ...]:
     if all(p.span is not None for p in parameters):
         parameters.sort(key=lambda p: (p.span.line, p.span.column) if p.span else (0, 0))
     return tuple(p.name for p in parameters)
+
+
+def describe(kernel: x.Kernel) -> str:
+    """The call as one writes it, with types: what to pass."""
+    text = {s.name: f"{s.name}: {s.dtype}" for s in kernel.scalars}
+    for t in kernel.tensors:
+        axes = ", ".join(_axis(e) for e in t.shape)
+        text[t.name] = f"{'' if t.direction == 'in' else t.direction + ' '}{t.name}: {t.dtype}[{axes}]"
+    return f"{kernel.name}({', '.join(text[n] for n in signature(kernel))})"
+
+
+def _axis(e: Expr) -> str:
+    """An extent as text."""
+    if isinstance(e, Sym):
+        return e.name
+    if isinstance(e, Const):
+        return str(e.value)
+    if isinstance(e, Apply) and len(e.args) == 2:
+        left, right = map(_axis, e.args)
+        return f"{e.op}({left}, {right})" if e.op.isidentifier() else f"({left} {e.op} {right})"
+    return "..."
 
 
 def scalar_packer(kernel: x.Kernel, order: tuple[str, ...]) -> Callable[..., bytes]:

@@ -1,0 +1,1 @@
+"""Measurements: protocols, problems and scripts that run on a GPU."""

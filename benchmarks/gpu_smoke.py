@@ -1,0 +1,292 @@
+"""Check and time built kernels on a GPU, in one run that no hang can stop.
+
+python benchmarks/gpu_smoke.py build DIRECTORY        # anywhere: builds the kernels below, one directory each python
+benchmarks/gpu_smoke.py run DIRECTORY --out O  # on a GPU: checks and times every kernel in DIRECTORY
+
+``run`` needs no compiler. Each kernel runs in a process of its own; a shape that hangs or faults is recorded and the
+rest go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks import protocol
+from benchmarks.problems import PROBLEMS, Problem, Shape
+from cake.diagnostics import CakeError
+from cake.runtime import errors as codes
+from cake.runtime import load, watchdog
+
+CHECK_SECONDS = 60.0
+TIME_SECONDS = 240.0
+
+
+def sources() -> dict[str, Any]:
+    """The kernels that ``build`` builds, by directory name."""
+    from tests.expanded.gemm import gemm
+
+    return {
+        "gemm-128x256x4": gemm(),
+        "gemm-128x128x4": gemm(bn=128),
+        "gemm-128x128x6": gemm(bn=128, stages=6),
+        "gemm-128x256x3": gemm(stages=3),
+    }
+
+
+def build_all(directory: Path, names: list[str]) -> int:
+    """Build into one directory each; the number of failures."""
+    from cake.codegen.build import build, write
+
+    failed = 0
+    for name, kernel in sources().items():
+        if names and name not in names:
+            continue
+        try:
+            artifact = build(kernel)
+        except CakeError as e:
+            failed += 1
+            print(f"{name}: not built")
+            for d in e.diagnostics:
+                print(f"  {d.code}: {d.message} {' | '.join(d.facts)}")
+            continue
+        write(artifact, directory / name, ("cu", "ptx", "cubin", "expand"))
+        print(f"{name}:\n{artifact.report.render()}\n")
+    return failed
+
+
+# ---- in the child ----------------------------------------------------------------------------------------------------
+
+
+def _fresh(torch: Any, problem: Problem, shape: Shape, seed: int) -> list[Any]:
+    generator = torch.Generator(device="cuda")
+    generator.manual_seed(seed)
+    return problem.inputs(torch, shape, generator)
+
+
+def _error(torch: Any, problem: Problem, tensors: list[Any]) -> dict[str, Any]:
+    """How far the outputs are from the float64 reference. ``worst``: the largest error over the bound; at most 1 is
+    right."""
+    out: dict[str, Any] = {"relative": 0.0, "worst": 0.0, "not_finite": 0}
+    for index, expected in zip(problem.outputs, problem.reference(torch, tensors), strict=True):
+        actual = tensors[index].double()
+        difference = (actual - expected).abs()
+        bad = ~torch.isfinite(actual)
+        out["not_finite"] += int(bad.sum())
+        over = torch.where(bad, torch.inf, difference / problem.bound(expected))
+        at = int(over.argmax())
+        if float(over.flatten()[at]) >= out["worst"]:
+            out["worst"] = float(over.flatten()[at])
+            place = torch.unravel_index(torch.tensor(at), over.shape)
+            out["worst_at"] = [int(i) for i in place]
+            out["worst_got"], out["worst_expected"] = float(actual.flatten()[at]), float(expected.flatten()[at])
+        norm = float(difference.square().sum().sqrt() / expected.square().sum().sqrt())
+        out["relative"] = max(out["relative"], norm) if norm == norm else norm
+    return out
+
+
+def _check_one(torch: Any, kernel: Any, problem: Problem, shape: Shape) -> dict[str, Any]:
+    """Poisoned outputs, fresh inputs twice, inputs unchanged, both runs of the same inputs bit for bit alike."""
+    record: dict[str, Any] = {"shape": shape}
+    for seed in (1, 2):
+        tensors = _fresh(torch, problem, shape, seed)
+        before = [t.clone() for i, t in enumerate(tensors) if i not in problem.outputs]
+        kernel(*tensors)
+        torch.cuda.synchronize()
+        record |= _error(torch, problem, tensors)
+        after = [t for i, t in enumerate(tensors) if i not in problem.outputs]
+        record["inputs_kept"] = all(torch.equal(x, y) for x, y in zip(before, after, strict=True))
+        first = [tensors[i].clone() for i in problem.outputs]
+        for i in problem.outputs:
+            tensors[i].fill_(float("nan"))
+        kernel(*tensors)
+        torch.cuda.synchronize()
+        record["repeatable"] = all(torch.equal(x, tensors[i]) for x, i in zip(first, problem.outputs, strict=True))
+        record["ok"] = record["worst"] <= 1 and not record["not_finite"] and record["inputs_kept"]
+        if not record["ok"]:
+            break
+    return record
+
+
+def check_shapes(directory: str, problem_name: str, shapes: list[Shape], progress: str) -> None:
+    """Check shapes in order, a line of JSON each. A CUDA error poisons the process, so it ends there."""
+    import torch
+
+    kernel = load(directory)
+    problem = PROBLEMS[problem_name]
+    for shape in shapes:
+        try:
+            record = _check_one(torch, kernel, problem, tuple(shape))
+        except CakeError as e:
+            record = {"shape": shape, "ok": False, "error": [f"{d.code}: {d.message} {d.facts}" for d in e.diagnostics]}
+        with open(progress, "a", encoding="utf-8") as f:
+            f.write(json.dumps(record) + "\n")
+        if any(c.startswith(codes.CUDA_CALL) for c in record.get("error", ())):
+            raise RuntimeError(record["error"][0])
+
+
+def time_shapes(directory: str, problem_name: str, shapes: list[Shape], pairs: int, progress: str) -> None:
+    """Time shapes in order against the peer, a line of JSON each; the peer writes an output of its own."""
+    import torch
+
+    kernel = load(directory)
+    problem = PROBLEMS[problem_name]
+    for shape in shapes:
+        ours = _fresh(torch, problem, tuple(shape), 3)
+        peer = [t.clone() if i in problem.outputs else t for i, t in enumerate(ours)]
+        result = protocol.compare(
+            torch,
+            lambda ours=ours: kernel(*ours),  # type: ignore[misc]
+            lambda peer=peer: problem.peer(torch, peer),  # type: ignore[misc]
+            pairs=pairs,
+        )
+        again = _error(torch, problem, ours)  # right after timing, too
+        record = {
+            "shape": shape,
+            "tflops": problem.flops(tuple(shape)) / result.ours_us.median / 1e6,
+            "peer_tflops": problem.flops(tuple(shape)) / result.peer_us.median / 1e6,
+            "significant": result.significant,
+            "recheck": again,
+            **asdict(result),
+        }
+        with open(progress, "a", encoding="utf-8") as f:
+            f.write(json.dumps(record) + "\n")
+
+
+def host_times(directory: str, problem_name: str) -> dict[str, float]:
+    """Host microseconds of one call on the smallest shape: ours, with addresses that change, and the peer's."""
+    import torch
+
+    kernel = load(directory)
+    problem = PROBLEMS[problem_name]
+    sets = [_fresh(torch, problem, problem.checked[0], seed) for seed in range(4)]
+    once = sets[0]
+    turn = iter(range(1 << 60))
+    return {
+        "call_us": protocol.host_time(lambda: kernel(*once), torch.cuda.synchronize),
+        "four_sets_us": protocol.host_time(lambda: kernel(*sets[next(turn) & 3]), torch.cuda.synchronize),
+        "peer_us": protocol.host_time(lambda: problem.peer(torch, once), torch.cuda.synchronize),
+    }
+
+
+# ---- in the parent ---------------------------------------------------------------------------------------------------
+
+
+def survive(
+    function: Any, directory: Path, problem: Problem, shapes: list[Shape], timeout: float, *more: Any
+) -> list[Any]:
+    """Run a child over shapes; where it hangs or dies, record that for the shape it was at and go on with the rest."""
+    done: list[Any] = []
+    left = list(shapes)
+    while left:
+        with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as progress:
+            failure = None
+            try:
+                watchdog.run(
+                    function,
+                    str(directory),
+                    problem.name,
+                    left,
+                    *more,
+                    progress.name,
+                    timeout=timeout,
+                    what=f"{directory.name} on {left[0]} and on",
+                )
+            except CakeError as e:
+                failure = e.diagnostics[0]
+            lines = [json.loads(line) for line in Path(progress.name).read_text().splitlines()]
+        done += lines
+        left = left[len(lines) :]
+        reported = bool(lines) and not lines[-1].get("ok", True)
+        if failure is not None and left and not (reported and failure.code == codes.CRASHED):
+            done.append(
+                {"shape": left[0], "ok": False, "error": [f"{failure.code}: {failure.message}", *failure.facts]}
+            )
+            left = left[1:]
+    return done
+
+
+def run_all(artifacts: Path, out: Path, names: list[str], pairs: int, timing: bool) -> int:
+    """Check and time every artifact; the number of kernels that are wrong."""
+    import torch
+
+    results: dict[str, Any] = {"environment": protocol.environment(torch), "kernels": {}}
+    wrong = 0
+    for directory in sorted(p.parent for p in artifacts.glob("*/manifest.json")):
+        if names and directory.name not in names:
+            continue
+        manifest = json.loads((directory / "manifest.json").read_text())
+        problem = PROBLEMS.get(manifest["name"])
+        if problem is None:
+            print(f"{directory.name}: no problem is called {manifest['name']}")
+            continue
+        begin = time.time()
+        checks = survive(check_shapes, directory, problem, list(problem.checked), CHECK_SECONDS)
+        good = all(c["ok"] for c in checks)
+        wrong += not good
+        entry: dict[str, Any] = {"manifest": manifest, "checks": checks}
+        print(f"\n{directory.name}: {sum(c['ok'] for c in checks)} of {len(checks)} shapes right")
+        for c in checks:
+            if not c["ok"]:
+                print(f"  {c['shape']}: {c.get('error') or {k: v for k, v in c.items() if k != 'shape'}}")
+        if good and not all(c["repeatable"] for c in checks):
+            print("  results differ between runs of the same inputs")
+        if good and timing:
+            entry["host"] = _host(directory, problem)
+            entry["times"] = survive(time_shapes, directory, problem, list(problem.timed), TIME_SECONDS, pairs)
+            _table(entry)
+        entry["seconds"] = time.time() - begin
+        results["kernels"][directory.name] = entry
+        protocol.write_json(out / "gpu_smoke.json", results)
+    protocol.write_json(out / "gpu_smoke.json", results)
+    return wrong
+
+
+def _host(directory: Path, problem: Problem) -> Any:
+    try:
+        return watchdog.run(host_times, str(directory), problem.name, timeout=CHECK_SECONDS)
+    except CakeError as e:
+        return {"error": str(e)}
+
+
+def _table(entry: dict[str, Any]) -> None:
+    print(f"  host: {entry['host']}")
+    print(f"  {'shape':>22} {'ours':>9} {'peer':>9}  ratio [95%]           noise [95%]           SM MHz")
+    for t in entry["times"]:
+        shape = "x".join(map(str, t["shape"]))
+        if "ratio" not in t:
+            print(f"  {shape:>22} {t['error'][0]}")
+            continue
+        ratio, noise = t["ratio"], t["noise"]
+        print(
+            f"  {shape:>22} {t['tflops']:6.0f} TF {t['peer_tflops']:6.0f} TF  "
+            f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]  "
+            f"{noise['median']:.3f} [{noise['low']:.3f}, {noise['high']:.3f}]  {t['clocks'].get('sm_mhz')}"
+        )
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=["build", "run"])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("."), help="where gpu_smoke.json goes")
+    parser.add_argument("--only", action="append", default=[], help="a kernel by its directory's name (repeatable)")
+    parser.add_argument("--pairs", type=int, default=protocol.PAIRS)
+    parser.add_argument("--no-timing", action="store_true")
+    options = parser.parse_args()
+    if options.action == "build":
+        return min(build_all(options.directory, options.only), 1)
+    return min(run_all(options.directory, options.out, options.only, options.pairs, not options.no_timing), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
