@@ -1,16 +1,18 @@
 """Register layouts: which thread of an instance holds which element of a tile, and in which register.
 
-Authors write three of them (docs/language.md, register tiles). ``frag`` is the accumulator layout of wgmma and mma (PTX ISA, "Register
-Fragments for wgmma.mma_async" and "Matrix Fragments for mma.m16n8k16"); ``rowwise`` that of ``tcgen05.ld.32x32b``;
-``spread(v)`` deals vectors of v elements to threads round robin. Two more appear only in derived code: ``perwarp`` ([1, W]:
-column w is held by every thread of warp w) and ``uniform`` (every thread holds the whole tile).
+Authors write three of them (docs/language.md, register tiles). ``frag`` is the accumulator layout of wgmma and mma
+(PTX ISA, "Register Fragments for wgmma.mma_async" and "Matrix Fragments for mma.m16n8k16"); ``rowwise`` that of
+``tcgen05.ld.32x32b``; ``spread(v)`` deals vectors of v elements to threads round robin. Two more appear only in
+derived code: ``perwarp`` ([1, W]: column w is held by every thread of warp w) and ``uniform`` (every thread holds the
+whole tile).
 
-A size-1 axis is broadcast: the value is held by every thread that holds some element along that axis. ``[R, 4]`` in frag and
-``[1, T]`` in spread hold one partial value a thread (the result of a reduction with ``to=``).
+A size-1 axis is broadcast: the value is held by every thread that holds some element along that axis. ``[R, 4]`` in
+frag and ``[1, T]`` in spread hold one partial value a thread (the result of a reduction with ``to=``).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -140,6 +142,24 @@ class RegisterMap:
         if self.rows == 1:
             return 0, col
         return 16 * warps * block + 16 * warp + 8 * half + quad, col
+
+    def lin(self, thread: int, register: int) -> int:
+        """The number of an element in ``lin`` order: the threads' registers in vectors, dealt round robin, so that a
+        thread's vectors are consecutive in memory and a warp's are side by side. Vectors have 4 elements in frag and
+        rowwise (fewer where a thread's registers are no multiple of 4) and v in spread(v), whose ``lin`` order is
+        therefore row-major."""
+        if self.layout.kind in ("uniform", "perwarp"):
+            row, col = self.element(thread, register) or (0, 0)
+            return row * self.cols + col
+        vector = self.lin_vector
+        return ((register // vector) * self.threads + thread) * vector + register % vector
+
+    @property
+    def lin_vector(self) -> int:
+        """Consecutive numbers that consecutive registers have in ``lin`` order."""
+        if self.layout.kind == "spread":
+            return self.layout.vector
+        return math.gcd(4, self.count)
 
     @property
     def run(self) -> int:

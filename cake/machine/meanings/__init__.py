@@ -1,0 +1,32 @@
+"""The NumPy meaning of each operation, registered under its name in the op table."""
+
+from __future__ import annotations
+
+from cake.machine.meanings.base import Meaning, Unit
+from cake.machine.meanings.bulk import CpAsync, TmaLoad, TmaPrefetch, TmaReduce, TmaStore
+from cake.machine.meanings.compute import ArgReduce, Assign, Reduce
+from cake.machine.meanings.matrix import LdMatrix, Mma, StMatrix, Wgmma
+from cake.machine.meanings.moves import Atomic, Load, LoadScalar, Signal, Store, WaitUntil
+
+MEANINGS: dict[str, type[Meaning]] = {
+    "assign": Assign,
+    "reduce": Reduce,
+    "argreduce": ArgReduce,
+    "load": Load,
+    "load_scalar": LoadScalar,
+    "store": Store,
+    "atomic": Atomic,
+    "signal": Signal,
+    "wait_until": WaitUntil,
+    "ldmatrix": LdMatrix,
+    "stmatrix": StMatrix,
+    "mma": Mma,
+    "wgmma": Wgmma,
+    "tma.load": TmaLoad,
+    "tma.store": TmaStore,
+    "tma.reduce": TmaReduce,
+    "tma.prefetch": TmaPrefetch,
+    "cp_async": CpAsync,
+}
+
+__all__ = ["MEANINGS", "Meaning", "Unit"]

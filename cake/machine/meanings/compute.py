@@ -1,0 +1,169 @@
+"""Register computation: assign, reduce, argreduce."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cake.ir import expanded as x
+from cake.ir.expr import Reg
+from cake.ir.layout import QUAD, WARP, TileType
+from cake.machine import owners
+from cake.machine.elementwise import Array
+from cake.machine.faults import fail
+from cake.machine.instance import Instance
+from cake.machine.meanings.base import Meaning, Unit, set_tile
+from cake.machine.registers import compile_tile
+from cake.machine.tape import Step
+
+
+class Assign(Meaning):
+    """An elementwise expression into a register tile."""
+
+    def __init__(self, op: x.Op, unit: Unit) -> None:
+        super().__init__(op, unit)
+        self.dst = op.reg("dst")
+        domain = op.type if op.type is not None else self.reg_type(self.dst)
+        value = op.expr("value")
+        assert value is not None
+        self.value = compile_tile(value, domain, unit.warps)
+
+    def first(self, inst: Instance, step: Step) -> None:
+        set_tile(inst, self.dst, self.value(inst))
+
+
+class Groups:
+    """How a reduction groups the elements of its domain: the result's element (i, j) combines those of group (i, j).
+
+    The result's shape decides. One row or one column: the whole axis. Otherwise one partial value a thread ([R, 4] in
+    frag: the columns of a quad's lane; [1, T] in spread(1): those of a thread) or a warp ([1, W] perwarp; [W, C]
+    along rows).
+    """
+
+    def __init__(self, domain: TileType, result: TileType, axis: int, warps: int, node: x.Op) -> None:
+        rows, cols = domain.rows, domain.cols
+        self.axis = axis
+        length = cols if axis == 1 else rows
+        groups = result.cols if axis == 1 else result.rows
+        self.count = groups
+        number = self._numbers(domain, result, axis, warps, node, groups, length)
+        members = [np.flatnonzero(number == g) for g in range(groups)]
+        width = max((len(m) for m in members), default=0)
+        index = np.zeros((groups, width), dtype=np.int64)
+        valid = np.zeros((groups, width), dtype=bool)
+        for g, member in enumerate(members):
+            index[g, : len(member)] = member
+            valid[g, : len(member)] = True
+        self.index, self.valid = index, valid
+
+    @staticmethod
+    def _numbers(
+        domain: TileType, result: TileType, axis: int, warps: int, node: x.Op, groups: int, length: int
+    ) -> Array:
+        """For each place along the axis, the group it belongs to."""
+        at = np.arange(length)
+        if groups == 1:
+            return np.zeros(length, dtype=np.int64)
+        if groups == length:
+            return at
+        kind = domain.layout.kind
+        if axis == 1 and kind == "frag" and groups == QUAD:
+            return (at // 2) % QUAD
+        owner = owners.owner(domain.rows, domain.cols, domain.layout, warps)
+        if axis == 1 and domain.rows == 1 and groups == WARP * warps:
+            return owner[0]
+        if axis == 1 and domain.rows == 1 and groups == warps:
+            return owner[0] // WARP
+        if axis == 0 and groups == warps:
+            return owner[:, 0] // WARP
+        fail("T000", f"{node.op}: a {domain} cannot be reduced along axis {axis} to {result}", node.span)
+
+    def gather(self, value: Array, neutral: Any) -> Array:
+        """[rows, groups, members] (axis 1) or [groups, members, cols] (axis 0), padded with ``neutral``."""
+        if self.axis == 1:
+            taken = value[..., self.index]
+            return taken if self.valid.all() else np.where(self.valid, taken, neutral)
+        taken = value[..., self.index, :]
+        return taken if self.valid.all() else np.where(self.valid[:, :, None], taken, neutral)
+
+
+def neutral(function: str, dtype: Any) -> Any:
+    """The neutral element of a reduction."""
+    if function == "sum":
+        return dtype.type(0)
+    low = function == "max"
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return dtype.type(info.min if low else info.max)
+    return dtype.type(-np.inf if low else np.inf)
+
+
+def _total(value: Array, axis: int) -> Array:
+    """Sum in the type itself, rounding as one accumulator would at worst (f32: NumPy's pairwise order)."""
+    result: Array = np.add.reduce(value, axis=axis, dtype=value.dtype)
+    return result
+
+
+REDUCTIONS: dict[str, Callable[[Array, int], Array]] = {
+    "sum": _total,
+    "max": lambda a, axis: np.maximum.reduce(a, axis=axis),
+    "min": lambda a, axis: np.minimum.reduce(a, axis=axis),
+}
+
+
+class Reduce(Meaning):
+    """Sum, minimum or maximum along one axis; min and max propagate NaN."""
+
+    def __init__(self, op: x.Op, unit: Unit) -> None:
+        super().__init__(op, unit)
+        self.dst = op.reg("dst")
+        value = op.expr("value")
+        assert value is not None
+        domain = op.type
+        if domain is None:
+            assert isinstance(value, Reg)
+            domain = self.reg_type(value)
+        self.domain = domain
+        self.value = compile_tile(value, domain, unit.warps)
+        self.axis = int(op.attrs["axis"])
+        self.function = str(op.attrs["function"])
+        self.groups = Groups(domain, self.reg_type(self.dst), self.axis, unit.warps, op)
+
+    def first(self, inst: Instance, step: Step) -> None:
+        value = np.broadcast_to(self.value(inst), self.domain.shape)
+        taken = self.groups.gather(value, neutral(self.function, value.dtype))
+        set_tile(inst, self.dst, REDUCTIONS[self.function](taken, -1 if self.axis == 1 else -2))
+
+
+class ArgReduce(Meaning):
+    """The extremum along the columns and the lowest column that attains it. NaN never wins; a row of NaN gives the
+    neutral element and its first column."""
+
+    def __init__(self, op: x.Op, unit: Unit) -> None:
+        super().__init__(op, unit)
+        self.dst, self.index = op.reg("dst"), op.reg("index")
+        value = op.expr("value")
+        assert value is not None
+        domain = op.type
+        if domain is None:
+            assert isinstance(value, Reg)
+            domain = self.reg_type(value)
+        self.domain = domain
+        self.value = compile_tile(value, domain, unit.warps)
+        function = str(op.attrs["function"])
+        self.function = function.removeprefix("arg")
+        self.groups = Groups(domain, self.reg_type(self.dst), 1, unit.warps, op)
+
+    def first(self, inst: Instance, step: Step) -> None:
+        value = np.broadcast_to(self.value(inst), self.domain.shape)
+        worst = neutral(self.function, value.dtype)
+        if value.dtype.kind not in "iub":
+            value = np.where(np.isnan(value), worst, value)
+        taken = self.groups.gather(value, worst)
+        at = (np.argmax if self.function == "max" else np.argmin)(taken, axis=-1)
+        best = np.take_along_axis(taken, at[..., None], axis=-1)[..., 0]
+        columns = np.take_along_axis(np.broadcast_to(self.groups.index, taken.shape), at[..., None], axis=-1)[..., 0]
+        set_tile(inst, self.dst, best)
+        set_tile(inst, self.index, columns)

@@ -1,0 +1,213 @@
+"""Compiling the statements of an expanded kernel to what tapes walk: once for each role, shared by all its
+instances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cake.ir import expanded as x
+from cake.ir.evaluate import Scalar, compile_expr
+from cake.ir.expr import Reg, walk
+from cake.ir.layout import TileType
+from cake.machine import events as ev
+from cake.machine.agents import Runner
+from cake.machine.faults import fail
+from cake.machine.meanings import MEANINGS, Meaning, Unit
+from cake.machine.synchronise import SIMPLE, Named, Statement, meet, release
+from cake.machine.tape import Action, Block, Branch, Code, Control, Loop, Step
+
+if TYPE_CHECKING:
+    from cake.machine.executor import Executor
+    from cake.machine.instance import Instance
+
+WIDTH = {"thread": 0, "warp": 1, "warpgroup": 4}
+LIMITS = {"i32": 31, "i64": 63}
+
+
+class Operation(Statement):
+    """An operation of the op table. Agents of a collective meet first; then it acts for those that have come."""
+
+    node: x.Op
+
+    def __init__(self, node: x.Op, path: str, alone: bool, unit: Unit) -> None:
+        super().__init__(node, path, alone)
+        self.meaning: Meaning = MEANINGS[node.op](node, unit)
+        shuffles = node.op in ("reduce", "argreduce") and node.attrs.get("scope") == "warp"
+        self.width = 1 if shuffles else WIDTH[self.meaning.row.width]
+        if not self.by_lanes:
+            self.width = 0
+        self.halves = 2 if self.by_lanes else 1
+
+    def prepare(self, inst: Instance) -> Any:
+        return self.meaning.prepare(inst)
+
+    def run(self, m: Executor, runner: Runner, step: Step) -> bool:
+        if runner.released:
+            return True
+        members = [runner]
+        if self.width:
+            if not meet(m, runner, step, self.width, self.node.op, "control"):
+                return False
+            assert step.meeting is not None
+            members = step.meeting[runner.warp // self.width]
+        inst, meaning = step.tape.instance, self.meaning
+        if not meaning.ready(m, runner, step):
+            return False
+        if meaning.asynchronous:
+            meaning.issue(m, inst, step, members)
+        else:
+            if step.came == 0:
+                meaning.first(inst, step)
+            step.came += len(members)
+            if meaning.writes:
+                self._write(inst, step, members)
+        if m.observer is not None:
+            self._tell(m, inst, step, members)
+        if self.width:
+            release(m, runner, step, self.width)
+        return True
+
+    def _write(self, inst: Instance, step: Step, members: list[Runner]) -> None:
+        """Whole warps write their part."""
+        if self.alone or self.rank == 2:
+            self.meaning.warp(inst, step, None)
+            return
+        if step.halves is None:
+            step.halves = {}
+        for member in members:
+            here = step.halves.get(member.warp, 0) + 1
+            step.halves[member.warp] = here
+            if here == self.halves:
+                self.meaning.warp(inst, step, member.warp if self.by_lanes else None)
+
+    def _tell(self, m: Executor, inst: Instance, step: Step, members: list[Runner]) -> None:
+        meaning = self.meaning
+        atomic = self.node.op in ("atomic", "signal", "wait_until")
+        for member in members:
+            effects = () if meaning.asynchronous else meaning.effects(inst, step, member.warp)
+            for effect in (*effects, *meaning.register_effects(inst, member.warp)):
+                m.emit(ev.Access(m.event_id(), step.site, member.agent, effect, atomic))
+
+
+@dataclass
+class RoleProgram:
+    """A compiled role (or the entry): in a solo role the prologue is what all its warps run."""
+
+    role: x.Role | None
+    prologue: Block
+    body: Block
+    tiles: dict[str, TileType]
+
+
+class Compiler:
+    """Compiles the statements of one role."""
+
+    def __init__(self, kernel: x.Kernel, role: x.Role | None, tracked: frozenset[str]) -> None:
+        warps = kernel.threads // 32 if role is None else role.warps
+        self.kernel = kernel
+        self.role = role
+        self.unit = Unit(kernel, role, warps, dict(role.tiles) if role is not None else {}, tracked)
+        self.named = {b.name: b for b in kernel.named}
+
+    def compile(self) -> RoleProgram:
+        """The whole role."""
+        role = self.role
+        name = role.name if role is not None else "entry"
+        body = role.body if role is not None else self.kernel.entry
+        split = 0
+        if role is not None and role.solo:
+            while split < len(body) and isinstance(body[split], x.SetMaxNReg):
+                split += 1
+        prologue = self.block(body[:split], name, False, 0)
+        rest = self.block(body[split:], name, role is not None and role.solo, split)
+        return RoleProgram(role, prologue, rest, self.unit.tiles)
+
+    def block(self, body: tuple[x.Stmt, ...], path: str, alone: bool, first: int = 0) -> Block:
+        """A statement list."""
+        return Block([self.statement(node, f"{path}.{i}", alone) for i, node in enumerate(body, first)])
+
+    def statement(self, node: x.Stmt, path: str, alone: bool) -> Code | Control:
+        """One statement."""
+        if isinstance(node, x.Op):
+            return Operation(node, path, alone, self.unit)
+        if isinstance(node, x.For):
+            lo, hi, step = (compile_expr(e) for e in (node.lo, node.hi, node.step))
+            return Loop(node, lo, hi, step, self.block(node.body, path, alone))
+        if isinstance(node, x.If):
+            then, orelse = self.block(node.then, path + ".then", alone), self.block(node.orelse, path + ".else", alone)
+            return Branch(compile_expr(node.cond), then, orelse)
+        if isinstance(node, x.Let):
+            return self.let(node)
+        if isinstance(node, x.Cursor):
+            return self.cursor(node)
+        if isinstance(node, x.Named):
+            index = compile_expr(node.index) if node.index is not None else None
+            return Named(node, path, alone, self.named[node.barrier], index)
+        return SIMPLE[type(node)](node, path, alone)
+
+    def let(self, node: x.Let) -> Action:
+        """A scalar variable takes a value; an integer must fit its type (on the device it would wrap silently)."""
+        name, value = node.name, compile_expr(node.value)
+        if node.dtype not in LIMITS:
+            return Action(lambda inst: _set(inst.env, name, value))
+        limit = 1 << LIMITS[node.dtype]
+
+        def act(inst: Instance) -> None:
+            result = value(inst.env)
+            if not -limit <= result < limit:
+                fail("N803", f"`{name}` = {result} does not fit {node.dtype}", node.span)
+            inst.env[name] = result
+
+        return Action(act)
+
+    def cursor(self, node: x.Cursor) -> Action:
+        """A cursor moves, or a handle keeps a position."""
+        name, by, source, back = node.cursor, node.by, node.source, node.back
+
+        def advance(inst: Instance) -> None:
+            inst.cursors[name] += by
+
+        def copy(inst: Instance) -> None:
+            assert source is not None
+            inst.cursors[name] = inst.cursors[source] - back
+
+        def put(inst: Instance) -> None:
+            inst.cursors[name] = by
+
+        return Action({"advance": advance, "copy": copy, "set": put}[node.form])
+
+
+def _set(env: dict[str, Any], name: str, value: Scalar) -> None:
+    env[name] = value(env)
+
+
+def statements(body: tuple[x.Stmt, ...]) -> list[x.Stmt]:
+    """Every statement, outer ones first."""
+    found: list[x.Stmt] = []
+    for node in body:
+        found.append(node)
+        if isinstance(node, x.For):
+            found += statements(node.body)
+        elif isinstance(node, x.If):
+            found += statements(node.then) + statements(node.orelse)
+    return found
+
+
+def tracked_tiles(kernel: x.Kernel) -> frozenset[str]:
+    """Register tiles that some asynchronous operation reads or writes."""
+    names: set[str] = set()
+    for role in kernel.roles:
+        for node in statements(role.body):
+            if isinstance(node, x.Op) and node.completion is not None:
+                for value in node.operands.values():
+                    if not isinstance(value, x.Ref):
+                        names |= {n.name for n in walk(value) if isinstance(n, Reg)}
+    return frozenset(names)
+
+
+def compile_kernel(kernel: x.Kernel) -> tuple[RoleProgram, dict[str, RoleProgram]]:
+    """The entry and the roles."""
+    tracked = tracked_tiles(kernel)
+    entry = Compiler(kernel, None, tracked).compile()
+    return entry, {role.name: Compiler(kernel, role, tracked).compile() for role in kernel.roles}
