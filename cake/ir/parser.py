@@ -8,6 +8,7 @@ error token (or, if it opens a block, by a plain header of its kind) and reading
 from __future__ import annotations
 
 import os
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedToken
 from lark.lexer import Lexer as LarkLexer
+from lark.parsers.lalr_analysis import Shift
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from cake.diagnostics import CakeError, Diagnostic, Findings, Span
@@ -111,10 +113,9 @@ class _Driver:
     def _line(self, block: Block) -> bool:
         """Feed a line as it is written; False after a finding."""
         for i, token in enumerate(block.line.tokens):
-            choices = self.parser.choices()
             soft = SOFT.get(token.value) if token.type == "NAME" else None
             fed = token
-            if soft is not None and soft in choices:
+            if soft is not None and self._can_follow(soft):
                 fed = Token.new_borrow_pos(soft, token, token)
                 fed.value = token.value
             try:
@@ -133,6 +134,20 @@ class _Driver:
             explain_unexpected(self.file, block.line, 0, set(self.parser.accepts()), self.findings)
             return False
         return True
+
+    def _can_follow(self, kind: str) -> bool:
+        """Whether a token can come next. One entry of the table does not say: a state stands for several places."""
+        state = self.parser.parser_state
+        table = state.parse_conf.parse_table.states
+        stack = list(state.state_stack)
+        while kind in table[stack[-1]]:
+            action, rule = table[stack[-1]][kind]
+            if action is Shift:
+                return True
+            # A reduction: take the parts of the rule off, and go on from where the whole stands.
+            del stack[len(stack) - len(rule.expansion) :]
+            stack.append(table[stack[-1]][rule.origin.name][1])
+        return False
 
     def _stand_in(self, block: Block) -> bool:
         """Put something plain in the place of a line with a mistake; False if its block has to be skipped."""

@@ -1,0 +1,416 @@
+"""Loops: the tile walk, ranges, split pieces and unrolling.
+
+A range loop is expanded twice. The first pass assumes the first iteration: it checks definite assignment there and records what
+each release gives back. The second pass stands for every iteration: it starts from what the first one left (stages held, groups
+in flight) and must end in the same state, so that counts are constants.
+"""
+
+from __future__ import annotations
+
+from cake.diagnostics import Span
+from cake.expand import expressions as ex
+from cake.expand.context import RoleContext, State
+from cake.expand.functions import arguments
+from cake.expand.statements import check_name, drop_dependents, run_block
+from cake.expand.values import Record, Scalar, Tile, TileVar, Unassigned, Value
+from cake.ir import expanded as x
+from cake.ir import surface as s
+from cake.ir.expr import Apply, Const, Expr, Sym, boolean, integer
+
+ROUNDS = 6  # passes over a loop until the possible wgmma queues stop growing
+
+
+def run_for(ctx: RoleContext, stmt: s.For) -> None:
+    """``for var in range(…) | unroll(n) | tiles``."""
+    it = stmt.iter
+    if isinstance(it, s.Index):
+        base = it.base
+        if isinstance(base, s.Name) and base.name == "tiles":
+            ctx.not_built("walking a part of the tiles", it.span)
+    if isinstance(it, s.Name) and it.name == "tiles":
+        if stmt.split:
+            ctx.refuse("T022", "the tile walk is not split", stmt.span)
+        run_tiles(ctx, stmt)
+        return
+    name = it.func.name if isinstance(it, s.Call) and isinstance(it.func, s.Name) else None
+    if not isinstance(it, s.Call) or name not in ("range", "unroll"):
+        ctx.refuse("T022", "`for` walks `range(…)`, `unroll(n)` or `tiles`", it.span)
+    check_name(ctx, stmt.var, stmt.span)
+    if name == "unroll":
+        if stmt.split:
+            ctx.refuse("T022", "an unrolled loop is not split", stmt.span)
+        run_unroll(ctx, stmt, it)
+        return
+    run_range(ctx, stmt, it)
+
+
+# ---- tiles ----------------------------------------------------------------------------------------------------------
+
+
+def run_tiles(ctx: RoleContext, stmt: s.For) -> None:
+    """``for t in tiles``: decode each position into the tile's fields, drop what `where` drops, run the body."""
+    tiles = ctx.kernel.tiles
+    assert tiles is not None
+    check_name(ctx, stmt.var, stmt.span)
+    prefix = stmt.var
+    position = Sym(name=f"{prefix}.pos")
+    before_env, before = dict(ctx.env), ctx.state.copy()
+    entry = before.copy()
+    for _ in range(ROUNDS):
+        saved = ctx.counter
+        ctx.env, ctx.state = dict(before_env), entry.copy()
+        with ctx.scope(), ctx.block() as body:
+            ctx.facts.declare(position.name, 0, tiles.positions)
+            ctx.loads = {}
+            if tiles.schedule == "once":
+                ctx.emit(
+                    x.Let(name=position.name, dtype="i32", value=Sym(name="%cta"), reason="tiles", span=tiles.declaration.span)
+                )
+            decode(ctx, prefix, position, stmt)
+        _tile_end(ctx, before, stmt)
+        if ctx.state.flights <= entry.flights:
+            break
+        entry.flights |= ctx.state.flights
+        ctx.counter = saved
+    ctx.env, ctx.state = before_env, State(before.held, entry.flights | ctx.state.flights, before.assigned)
+    if tiles.schedule == "once":
+        ctx.emit(*body)
+        return
+    ctx.emit(
+        x.For(
+            var=position.name,
+            lo=Sym(name="%cta"),
+            hi=tiles.positions,
+            step=Sym(name="%grid"),
+            role="tiles",
+            body=tuple(body),
+            span=stmt.span,
+        )
+    )
+
+
+def _tile_end(ctx: RoleContext, before: State, stmt: s.For) -> None:
+    for ring in sorted(set(ctx.state.held) | set(before.held)):
+        left, had = ctx.state.held.get(ring, 0), before.held.get(ring, 0)
+        if left > had:
+            ctx.error(
+                "P109",
+                f"{left - had} stage{'s' if left - had > 1 else ''} of `{ring}` still held at the end of a tile",
+                stmt.span,
+                help=f"give back what the last iterations kept: `{ring}.release()` after the loop",
+            )
+            ctx.state.held[ring] = had
+    for ring, handle in ctx.unstored.items():
+        ctx.error(
+            "T019",
+            f"a stage of `{ring}` was filled and never stored",
+            handle.span,
+            help="follow the fill with `tma.store(dst, s.field)`",
+        )
+    ctx.unstored.clear()
+
+
+def decode(ctx: RoleContext, prefix: str, position: Sym, stmt: s.For) -> None:
+    """Emit the fields of a tile in the order of their declaration, then the body."""
+    tiles = ctx.kernel.tiles
+    assert tiles is not None
+    fields: dict[str, Expr] = {}
+    for name, value in axis_values(ctx, prefix, position):
+        symbol = Sym(name=f"{prefix}.{name}")
+        ctx.emit(x.Let(name=symbol.name, dtype="i32", value=value, reason="tiles", span=tiles.declaration.span))
+        if name in tiles.extents:
+            ctx.facts.declare(symbol.name, 0, tiles.extents[name])
+            fields[name] = symbol
+    outer: dict[str, Value] = dict(ctx.env)
+    for name, e in fields.items():
+        ctx.env[name] = Scalar(e)
+    _items(ctx, prefix, fields, [i for i in tiles.declaration.items if not isinstance(i, s.Axis)], outer, stmt)
+
+
+def _items(
+    ctx: RoleContext,
+    prefix: str,
+    fields: dict[str, Expr],
+    items: list[s.Define | s.Where | s.Axis],
+    outer: dict[str, Value],
+    stmt: s.For,
+) -> None:
+    for i, item in enumerate(items):
+        if isinstance(item, s.Define):
+            name = f"{prefix}.{item.name}"
+            ctx.hint = name if isinstance(item.value, s.Call) and _is_load(item.value) else None
+            value = ex.scalar(ctx, item.value, f"in the definition of `{item.name}`")
+            ctx.hint = None
+            symbol = Sym(name=name, dtype=value.dtype)  # type: ignore[arg-type]
+            if value.expr != symbol:
+                ctx.emit(x.Let(name=name, dtype=symbol.dtype, value=value.expr, reason="tiles", span=item.span))
+                if symbol.dtype in ("i32", "i64"):
+                    ctx.facts.define(name, value.expr)
+            fields[item.name] = symbol
+            ctx.env[item.name] = Scalar(symbol)
+        elif isinstance(item, s.Where):
+            cond: Expr = boolean(True)
+            for c in item.conditions:
+                one = ex.condition(ctx, c)
+                cond = one if cond == boolean(True) else Apply(op="and", args=(cond, one), dtype="bool")
+            if cond == boolean(True):
+                continue
+            with ctx.scope(), ctx.block() as kept:
+                ctx.facts.assume(cond)
+                _items(ctx, prefix, fields, items[i + 1 :], outer, stmt)
+            ctx.emit(x.If(cond=cond, then=tuple(kept), reason="tiles", span=item.span))
+            return
+    ctx.env = {**outer, prefix: Record(prefix, dict(fields))}
+    run_block(ctx, stmt.body)
+
+
+def _is_load(e: s.Call) -> bool:
+    return isinstance(e.func, s.Name) and e.func.name == "load"
+
+
+def axis_values(ctx: RoleContext, prefix: str, position: Sym) -> list[tuple[str, Expr]]:
+    """The axes' values from a position. The last axis is fastest; `grouped(g)` on an axis walks g of its values before the next
+    axis steps: group, next axis, member, later axes. The last group may have fewer members."""
+    tiles = ctx.kernel.tiles
+    assert tiles is not None
+    out: list[tuple[str, Expr]] = []
+    rest: Expr = position
+    names = [a.name for a in tiles.axes]
+    group = {a.name: _grouped(ctx, a) for a in tiles.axes}
+    i = 0
+    while i < len(names):
+        name = names[i]
+        grouped = group[name] > 1 and i + 1 < len(names)
+        span = 2 if grouped else 1
+        inner: Expr = integer(1)
+        for later in names[i + span :]:
+            inner = _mul(inner, tiles.extents[later])
+        if not grouped:
+            last = i + 1 == len(names)
+            out.append((name, rest if last else _op("//", rest, inner)))
+            if not last:
+                out.append((f"{name}.rest", _op("%", rest, inner)))
+                rest = Sym(name=f"{prefix}.{name}.rest")
+            i += 1
+            continue
+        following, size = names[i + 1], group[name]
+        block = _mul(_mul(tiles.extents[following], integer(size)), inner)
+        first, count, within = (Sym(name=f"{prefix}.{name}.{part}") for part in ("first", "count", "within"))
+        out.append((f"{name}.first", _mul(_op("//", rest, block), integer(size))))
+        out.append((f"{name}.count", _op("min", _op("-", tiles.extents[name], first), integer(size))))
+        out.append((f"{name}.within", _op("%", rest, block)))
+        per_next = _mul(count, inner)
+        out.append((following, _op("//", within, per_next)))
+        member = _op("//", _op("%", within, per_next), inner) if inner != integer(1) else _op("%", within, per_next)
+        out.append((name, _op("+", first, member)))
+        if i + 2 < len(names):
+            out.append((f"{name}.rest", _op("%", within, inner)))
+            rest = Sym(name=f"{prefix}.{name}.rest")
+        i += 2
+    return out
+
+
+def _grouped(ctx: RoleContext, axis: s.Axis) -> int:
+    for a in axis.attrs:
+        if a.name == "grouped":
+            return ex.constant_int(ctx, a.args[0], "the size of a group")
+    return 1
+
+
+def _op(op: str, a: Expr, b: Expr) -> Expr:
+    if op in ("//", "%") and b == integer(1):
+        return a if op == "//" else integer(0)
+    return Apply(op=op, args=(a, b), dtype="i32")
+
+
+def _mul(a: Expr, b: Expr) -> Expr:
+    if a == integer(1):
+        return b
+    return a if b == integer(1) else Apply(op="*", args=(a, b), dtype="i32")
+
+
+# ---- unroll ---------------------------------------------------------------------------------------------------------
+
+
+def run_unroll(ctx: RoleContext, stmt: s.For, call: s.Call) -> None:
+    """``for i in unroll(n)``: the body n times with a constant."""
+    n = ex.constant_int(ctx, arguments(ctx, call, ("n",))["n"], "the count of `unroll`", low=0)
+    if n > 4096:
+        ctx.refuse("T022", f"{n} copies of the body are too many", stmt.span, help="use range")
+    path = ctx.path
+    for i in range(n):
+        ctx.path = (*path, i)
+        ctx.env[stmt.var] = Scalar(integer(i), literal=True)
+        run_block(ctx, stmt.body)
+    ctx.path = path
+    ctx.env[stmt.var] = Unassigned(stmt.var)
+
+
+# ---- range ----------------------------------------------------------------------------------------------------------
+
+
+def run_range(ctx: RoleContext, stmt: s.For, call: s.Call) -> None:
+    """``for i in range([a,] b[, step]) [split(x, y)]``."""
+    if call.kwargs or not 1 <= len(call.args) <= 3:
+        ctx.refuse("T003", "`range` takes an end, a start and an end, or those and a step", call.span)
+    values = [ex.int_expr(ctx, a, "as a bound of `range`") for a in call.args]
+    lo, hi = (integer(0), values[0]) if len(values) == 1 else (values[0], values[1])
+    step = ex.constant_int(ctx, call.args[2], "the step of `range`") if len(values) == 3 else 1
+    lo, hi = _name_bound(ctx, stmt, lo, "lo"), _name_bound(ctx, stmt, hi, "hi")
+    if not stmt.split:
+        piece(ctx, stmt, lo, hi, step, None)
+        return
+    if step != 1:
+        ctx.refuse("T022", "a split loop has step 1", call.span)
+    start = lo
+    bounds = [ex.int_expr(ctx, e, "as a split") for e in stmt.split]
+    for i, bound in enumerate([*bounds, hi]):
+        end = bound
+        if i < len(bounds):
+            end = _clamp(ctx, start, bound, hi)
+            end = _name_bound(ctx, stmt, end, f"split{i + 1}")
+        piece(ctx, stmt, start, end, 1, i)
+        start = end
+
+
+def _name_bound(ctx: RoleContext, stmt: s.For, bound: Expr, part: str) -> Expr:
+    """Evaluate a bound once, before the loop, unless it is a constant or a variable."""
+    known = ctx.facts.constant(bound)
+    if known is not None:
+        return integer(known)
+    if isinstance(bound, Sym):
+        return bound
+    name = ctx.fresh(f"{stmt.var}.{part}")
+    ctx.emit(x.Let(name=name, dtype="i32", value=bound, reason="loop bound", span=stmt.span))
+    ctx.facts.define(name, bound)
+    return Sym(name=name)
+
+
+def _clamp(ctx: RoleContext, start: Expr, bound: Expr, hi: Expr) -> Expr:
+    out = bound
+    if ctx.facts.prove(Apply(op="<=", args=(bound, hi), dtype="bool")) is not True:
+        out = Apply(op="min", args=(out, hi), dtype="i32")
+    if ctx.facts.prove(Apply(op="<=", args=(start, out), dtype="bool")) is not True:
+        out = Apply(op="max", args=(start, out), dtype="i32")
+    return out
+
+
+def piece(ctx: RoleContext, stmt: s.For, lo: Expr, hi: Expr, step: int, number: int | None) -> None:
+    """One loop over [lo, hi)."""
+    runs = ctx.facts.prove(Apply(op="<", args=(lo, hi), dtype="bool"))
+    if runs is False:
+        return
+    length = ctx.facts.difference(hi, lo)
+    if length is not None and length <= step:
+        single(ctx, stmt, lo)
+        return
+    before_env, before = dict(ctx.env), ctx.state.copy()
+    assigned = assigned_names(stmt.body)
+    for name in assigned:
+        if name in ctx.env and isinstance(ctx.env[name], Scalar):
+            ctx.facts.forget(name)
+        drop_dependents(ctx, name)
+    drop_dependents(ctx, stmt.var)
+    before_env = {n: ctx.env.get(n, v) for n, v in before_env.items()}
+    var = Sym(name=stmt.var)
+    saved_first, saved_condition, saved_releases = ctx.first_pass, ctx.first_condition, ctx.releases
+    counter, queues = ctx.counter, {n: list(q) for n, q in ctx.queues.items()}
+    # First iteration.
+    ctx.releases = {}
+    ctx.first_pass = ctx.first_condition = None
+    with ctx.scope(), ctx.block():
+        ctx.env = {**before_env, stmt.var: Scalar(var)}
+        _declare(ctx, var, lo, hi, step)
+        # As a range of one value rather than an equality: the loop variable then stays in every question asked.
+        ctx.facts.declare(var.name, lo, Apply(op="+", args=(lo, integer(1)), dtype="i32"))
+        run_block(ctx, stmt.body)
+    first, recorded = ctx.state, ctx.releases
+    # Every iteration.
+    entry = State(dict(first.held), before.flights | first.flights, before.assigned | first.assigned)
+    ctx.first_pass, ctx.releases = recorded, None
+    ctx.first_condition = Apply(op=">", args=(var, lo), dtype="bool")
+    for _ in range(ROUNDS):
+        ctx.counter, ctx.queues = counter, {n: list(q) for n, q in queues.items()}
+        ctx.state = entry.copy()
+        with ctx.scope(), ctx.block() as body:
+            ctx.env = {**before_env, stmt.var: Scalar(var)}
+            _declare(ctx, var, lo, hi, step)
+            run_block(ctx, stmt.body)
+        if ctx.state.flights <= entry.flights:
+            break
+        entry.flights |= ctx.state.flights
+    after = ctx.state
+    _stable(ctx, before, first, after, runs is True, stmt)
+    ctx.first_pass, ctx.first_condition, ctx.releases = saved_first, saved_condition, saved_releases
+    ctx.emit(
+        x.For(var=stmt.var, lo=lo, hi=hi, step=integer(step), piece=number, body=tuple(body), span=stmt.span)
+    )
+    if runs is not True:
+        after.flights |= before.flights
+        after.assigned = before.assigned
+        ctx.env = {
+            n: before_env.get(n, Unassigned(n) if not isinstance(v, TileVar) else v) for n, v in ctx.env.items()
+        }
+    for name in assigned:
+        if isinstance(ctx.env.get(name), Scalar):
+            ctx.facts.forget(name)
+        elif isinstance(ctx.env.get(name), Tile) and name not in before_env:
+            ctx.env[name] = Unassigned(name)
+    ctx.env[stmt.var] = Unassigned(stmt.var)
+    ctx.facts.forget(stmt.var)
+
+
+def _declare(ctx: RoleContext, var: Sym, lo: Expr, hi: Expr, step: int) -> None:
+    ctx.facts.forget(var.name)
+    ctx.facts.declare(var.name, lo, hi)
+    if step > 1:
+        offset = Apply(op="-", args=(var, lo), dtype="i32")
+        remainder = Apply(op="%", args=(offset, integer(step)), dtype="i32")
+        ctx.facts.assume(Apply(op="==", args=(remainder, integer(0)), dtype="bool"))
+
+
+def _stable(ctx: RoleContext, before: State, first: State, after: State, runs: bool, stmt: s.For) -> None:
+    for ring in sorted({*before.held, *first.held, *after.held}):
+        a, b, c = (st.held.get(ring, 0) for st in (before, first, after))
+        if b != c:
+            ctx.error(
+                "P109",
+                f"each iteration holds {c - b:+d} stages of `{ring}` compared with the one before",
+                stmt.span,
+                facts=(f"{a} held before the loop, {b} after its first iteration, {c} after the next",),
+                help="release what each iteration waits for; `release(keep=n)` gives back all but the newest n",
+            )
+            after.held[ring] = b
+        elif not runs and a != c:
+            ctx.error(
+                "P109",
+                f"{c} stages of `{ring}` are held after the loop, or {a} if it does not run at all",
+                stmt.span,
+                help="show that it runs (`where` on the dims), or release inside the loop",
+            )
+
+
+def single(ctx: RoleContext, stmt: s.For, lo: Expr) -> None:
+    """A piece of exactly one iteration: straight code."""
+    drop_dependents(ctx, stmt.var)
+    if isinstance(lo, Const):
+        ctx.env[stmt.var] = Scalar(integer(int(lo.value)))
+    else:
+        ctx.facts.forget(stmt.var)
+        ctx.emit(x.Let(name=stmt.var, dtype="i32", value=lo, reason="single iteration", span=stmt.span))
+        ctx.facts.define(stmt.var, lo)
+        ctx.env[stmt.var] = Scalar(Sym(name=stmt.var))
+    run_block(ctx, stmt.body)
+    ctx.env[stmt.var] = Unassigned(stmt.var)
+
+
+def assigned_names(body: tuple[s.Stmt, ...]) -> list[str]:
+    """Names that statements of a body assign, in order."""
+    found: dict[str, None] = {}
+    for stmt in body:
+        for node in s.walk(stmt):
+            if isinstance(node, s.Assign):
+                found.update(dict.fromkeys(node.targets))
+            elif isinstance(node, s.For):
+                found[node.var] = None
+    return list(found)
