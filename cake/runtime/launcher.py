@@ -26,7 +26,6 @@ from cake.runtime import driver as driver_module
 from cake.runtime import errors, guards, packing
 from cake.runtime.device import DeviceState, entered, prepare
 from cake.runtime.driver import Driver, LaunchAttribute, LaunchConfig
-from cake.runtime.maps import tensor_map_arguments
 from cake.runtime.signature import Key, describe, scalar_packer, signature, torch_key
 from cake.runtime.streams import current_stream, raw_torch_stream, stream_handle
 from cake.runtime.tensors import UNKNOWN_DEVICE, View, is_device_array, view
@@ -62,6 +61,7 @@ class LoadedKernel:
         self.__name__ = kernel.name
         self._tensors = [n for n in self.signature if kernel.tensor(n) is not None]
         self._scalars = [n for n in self.signature if kernel.tensor(n) is None]
+        self._dtypes = {t.name: t.dtype for t in kernel.tensors}
         self._first = self.signature.index(self._tensors[0])
         self._driver = driver
         self._layout = packing.layout(kernel, artifact.parameters)
@@ -255,8 +255,7 @@ class LoadedKernel:
     ) -> Call:
         """The launch with parameters packed and maps encoded."""
         kernel = self.kernel
-        typed = {t.name: replace(views[t.name], dtype=t.dtype) for t in kernel.tensors}
-        maps = {m.name: state.maps.encode(tensor_map_arguments(m, typed[m.tensor]), m.tensor) for m in kernel.maps}
+        maps = {m.name: state.maps.encode(m, views[m.tensor], self._dtypes[m.tensor]) for m in kernel.maps}
         block = packing.fill(
             self._layout,
             pointers={n: v.pointer for n, v in views.items()},

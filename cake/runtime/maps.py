@@ -8,7 +8,7 @@ only here. What lies outside the tensor reads as zero.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cake.ir.dtypes import DTYPES
@@ -110,21 +110,21 @@ def tensor_map_arguments(tensor_map: TensorMap, view: View) -> MapArguments:
 
 
 class MapCache:
-    """The most recently used encoded maps, by their arguments."""
+    """The most recently used encoded maps, by map and tensor, so that a tensor that stays is not looked at again."""
 
     def __init__(self, driver: Driver, capacity: int = 256) -> None:
         self._driver = driver
         self._capacity = capacity
-        self._entries: OrderedDict[MapArguments, bytes] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str, View], bytes] = OrderedDict()
 
-    def encode(self, arguments: MapArguments, tensor: str) -> bytes:
-        """The 128 bytes of the map."""
-        found = self._entries.get(arguments)
+    def encode(self, tensor_map: TensorMap, view: View, dtype: str) -> bytes:
+        """The 128 bytes of the map of ``view``, whose elements the kernel takes as ``dtype``."""
+        key = (tensor_map.name, dtype, view)
+        found = self._entries.pop(key, None)
         if found is None:
-            found = self._driver.encode_tiled(arguments, tensor)
+            typed = view if view.dtype == dtype else replace(view, dtype=dtype)
+            found = self._driver.encode_tiled(tensor_map_arguments(tensor_map, typed), tensor_map.tensor)
             if len(self._entries) >= self._capacity:
                 self._entries.popitem(last=False)
-            self._entries[arguments] = found
-        else:
-            self._entries.move_to_end(arguments)
+        self._entries[key] = found
         return found

@@ -114,7 +114,7 @@ class FakeLibrary:
         return 0
 
     def cuTensorMapEncodeTiled(self, out: Any, kind: Any, rank: Any, pointer: Any, *rest: Any) -> int:
-        extents, strides, box, ones, interleave, swizzle, l2, oob = rest
+        extents, strides, box, _ones, _interleave, swizzle, _l2, _oob = rest
         n = rank.value
         assert out.value % 64 == 0
         self.encoded.append(

@@ -212,7 +212,7 @@ def test_layout_aligns_maps() -> None:
     assert [s.offset for s in layout.slots] == [0, 8, 16, 24, 28, 32, 64, 192, 320]
     block = packing.Block(layout)
     assert block.address % 64 == 0
-    assert [p - block.address for p in block.pointers] == [s.offset for s in layout.slots]
+    assert [(p or 0) - block.address for p in block.pointers] == [s.offset for s in layout.slots]
 
 
 def test_the_cache_of_calls_is_bounded() -> None:
