@@ -41,4 +41,4 @@ def check_assumptions(
             assert condition.tensor is not None
             holds = _holds(condition, arrays[condition.tensor], [evaluate(a, values) for a in condition.args])
         if not holds:
-            findings.error("R006", f"{kernel.name} assumes {condition.text}", condition.span)
+            findings.error("R021", f"{kernel.name} assumes {condition.text}", condition.span)

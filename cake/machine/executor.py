@@ -13,7 +13,7 @@ from cake.machine.faults import fail
 from cake.machine.flights import Flight
 from cake.machine.instance import ClusterState, Cta, Instance
 from cake.machine.memory import BufferLayout, Shared
-from cake.machine.program import RoleProgram
+from cake.machine.program import RoleProgram, tracked_tiles
 from cake.machine.registers import poison
 from cake.machine.schedule import Scheduler
 from cake.machine.stuck import report
@@ -41,6 +41,13 @@ class Executor:
         self.scheduler = scheduler
         self.observer = observer
         self.layouts = {b.name: BufferLayout(b) for b in kernel.buffers}
+        for layout in self.layouts.values():
+            if layout.end > kernel.shared_bytes:
+                fail(
+                    "W701",
+                    f"`{layout.buffer.name}` ends at byte {layout.end} of {kernel.shared_bytes} bytes of shared memory",
+                    layout.buffer.span,
+                )
         self.spans: dict[Any, ev.Spans] = {}
         self.spinning: dict[str, list[Runner]] = {}
         self.runners: list[Runner] = []
@@ -160,8 +167,6 @@ class Executor:
         """Run everything to its end."""
         observer, scheduler = self.observer, self.scheduler
         if observer is not None:
-            from cake.machine.program import tracked_tiles
-
             agents = tuple(r.agent for r in self.runners)
             observer.start(ev.Setup(self.kernel, self.env, agents, tracked_tiles(self.kernel)))
         self.live = len(self.runners)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from cake.machine.tape import Step
 
 
+def _nothing() -> None:
+    """What a finished operation still does; its values and its step are let go."""
+
+
 class Flight:
     """One operation (a wgmma counts as one, with an event agent for each warp). ``landings``: the barriers that
     receive bytes when it has written; ``triggers``: those that receive an arrival; ``after``: the operation of the
@@ -45,7 +49,7 @@ class Flight:
         read: Callable[[], None],
         write: Callable[[], None],
     ) -> None:
-        self.step = step
+        self.step: Step | None = step
         self.issuer = issuer
         self.ops = ops
         self.read = read
@@ -71,6 +75,8 @@ class Flight:
             self.done = True
             self._tell(m, "writes")
             self._signal(m)
+            self.read = self.write = _nothing
+            self.step = None
             for follower in self.followers:
                 if follower.reads_done and follower.ready:
                     m.launch(follower)
@@ -88,11 +94,13 @@ class Flight:
     def _tell(self, m: Executor, which: ev.Part) -> None:
         if m.observer is not None:
             for op in self.ops:
+                assert self.step is not None
                 m.emit(ev.Done(m.event_id(), self.step.site, op, which))
 
     def _signal(self, m: Executor) -> None:
-        op = self.ops[0]
+        op, step = self.ops[0], self.step
+        assert step is not None
         for barrier, amount, phase in self.landings:
-            barrier.contribute(m, op, self.step, "tx", tx=-amount, sem="release", intended=phase)
+            barrier.contribute(m, op, step, "tx", tx=-amount, sem="release", intended=phase)
         for barrier, weight, phase in self.triggers:
-            barrier.contribute(m, op, self.step, "triggered", weight=weight, sem="release", intended=phase)
+            barrier.contribute(m, op, step, "triggered", weight=weight, sem="release", intended=phase)

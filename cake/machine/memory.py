@@ -76,6 +76,12 @@ class BufferLayout:
         b = self.buffer
         return b.offset + b.slot_bytes * slot + (b.instance_bytes * instance if b.instances > 1 else 0)
 
+    @property
+    def end(self) -> int:
+        """The first byte after the last tile (without the padding of its last row)."""
+        b = self.buffer
+        return self.start(b.instances - 1, b.slots - 1) + int(self.addresses.max()) + self.itemsize
+
     def swizzled(self, absolute: Array) -> Array:
         """Absolute byte addresses after swizzling: bits 4.. are xored with bits 7.. (1, 2 or 3 of them)."""
         if not self.buffer.swizzle:

@@ -108,7 +108,7 @@ def describe(m: Executor, runner: Runner) -> tuple[str, str, set[str]]:
     if isinstance(code, SetMaxNReg) and inst.cta.pool is not None:
         pool = inst.cta.pool
         text = f"waits for registers: it wants {code.node.count} a thread, the pool has {pool.free} in all"
-        return text, "W702", {r.name for r in m.kernel.roles if r.registers is not None}
+        return text, "W702", set()
     if isinstance(code, Operation) and code.node.op == "wait_until":
         return f"spins on `{code.node.ref('flag').base}`", "P101", {role.name for role in m.kernel.roles}
     name = code.node.op if isinstance(code, Operation) else code.node.kind  # type: ignore[attr-defined]
@@ -150,14 +150,15 @@ def cycle(found: list[Blocked]) -> list[Blocked]:
 def report(m: Executor) -> None:
     """Raise the finding of a stuck machine."""
     found = blocked(m)
+    found.sort(key=lambda b: b.code == "P101")
     ring = cycle(found)
-    head = next((b for b in ring if b.code != "P101"), ring[0])
+    head = ring[0]
     witness = [f"{b.who} {b.text}" for b in ring]
     others = [f"{b.who} {b.text}" for b in found if b not in ring]
     ended = head.roles and not any(o.first.agent.role in head.roles for o in found)
     if ended:
         witness.append(f"nobody is left to end that wait: {', '.join(sorted(head.roles))} ended")
-    if not head.roles and head.code == "P101":
+    if not head.roles:
         witness.append("nothing in the program can end that wait")
     step = head.first.step
     assert step is not None
