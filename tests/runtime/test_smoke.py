@@ -1,0 +1,63 @@
+"""The smoke script survives hangs, crashes and CUDA errors, and its statistics are sound; no GPU needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from pathlib import Path
+
+from benchmarks import protocol
+from benchmarks.gpu_smoke import survive
+from benchmarks.problems import GEMM, Shape
+
+
+def _write(progress: str, record: dict[str, object]) -> None:
+    with open(progress, "a", encoding="utf-8") as f:
+        f.write(json.dumps(record) + "\n")
+
+
+def troubled(directory: str, problem: str, shapes: list[Shape], progress: str) -> None:
+    """(2,) hangs, (3,) dies, (4,) reports a CUDA error and ends, (5,) raises; the others are right."""
+    for shape in shapes:
+        number = shape[0]
+        if number == 2:
+            time.sleep(60)
+        if number == 3:
+            os._exit(3)
+        if number == 4:
+            _write(progress, {"shape": shape, "ok": False, "error": ["R018: failed"]})
+            raise RuntimeError("R018: failed")
+        if number == 5:
+            raise ValueError("odd")
+        _write(progress, {"shape": shape, "ok": True})
+
+
+def test_trouble_is_recorded_where_it_happens(tmp_path: Path) -> None:
+    shapes = [(n,) for n in (1, 2, 3, 4, 5, 6)]
+    records = survive(troubled, tmp_path, GEMM, shapes, 4.0)
+    assert [tuple(r["shape"]) for r in records] == shapes
+    assert [r["ok"] for r in records] == [True, False, False, False, False, True]
+    assert "R019" in records[1]["error"][0]
+    assert "exit status 3" in records[2]["error"][1]
+    assert records[3]["error"] == ["R018: failed"]
+    assert "odd" in records[4]["error"][0]
+
+
+def test_intervals_cover_the_median() -> None:
+    rng = random.Random(1)
+    covered = 0
+    for trial in range(40):
+        i = protocol.interval([rng.gauss(1.0, 0.1) for _ in range(30)], seed=trial)
+        assert i.low <= i.median <= i.high
+        covered += i.low <= 1.0 <= i.high
+    assert covered >= 34
+
+
+def test_significance_needs_separate_intervals() -> None:
+    i = protocol.Interval
+    one = i(1, 1, 1)
+    noise = i(1, 0.98, 1.02)
+    assert protocol.Comparison(one, one, ratio=i(1.1, 1.05, 1.2), noise=noise, pairs=30).significant
+    assert not protocol.Comparison(one, one, ratio=i(1.02, 1.01, 1.05), noise=noise, pairs=30).significant
