@@ -21,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import protocol
-from benchmarks.problems import PROBLEMS, Problem, Shape
+from benchmarks.problems import PROBLEMS, Constants, Problem, Shape
 from cake.diagnostics import CakeError
 from cake.runtime import errors as codes
 from cake.runtime import load, watchdog
@@ -31,14 +31,27 @@ TIME_SECONDS = 240.0
 
 
 def sources() -> dict[str, Any]:
-    """The kernels that ``build`` builds, by directory name."""
-    from tests.expanded.gemm import gemm
+    """The kernels that ``build`` builds, by directory name: the examples at the points worth measuring."""
+    from cake.compiler import expand_file
 
+    examples = Path(__file__).resolve().parent.parent / "examples"
+    points: dict[str, tuple[str, str | None, dict[str, Any]]] = {
+        "gemm": ("gemm", None, {}),
+        "gemm-128": ("gemm", None, {"BN": 128, "STAGES": 6}),
+        "gemm-192": ("gemm", None, {"BN": 192}),
+        "softmax": ("softmax", "softmax", {}),
+        "softmax-8192": ("softmax", "softmax", {"COLS": 8192, "ROWS": 1}),
+        "softmax_long": ("softmax", "softmax_long", {}),
+        "rmsnorm": ("rmsnorm", None, {}),
+        "rmsnorm-8192": ("rmsnorm", None, {"COLS": 8192, "ROWS": 1}),
+        "rmsnorm-16384": ("rmsnorm", None, {"COLS": 16384, "ROWS": 1}),
+        "attention": ("attention", None, {"CAUSAL": False}),
+        "attention-causal": ("attention", None, {}),
+        "attention-64": ("attention", None, {"D": 64, "LSE": True}),
+    }
     return {
-        "gemm-128x256x4": gemm(),
-        "gemm-128x128x4": gemm(bn=128),
-        "gemm-128x128x6": gemm(bn=128, stages=6),
-        "gemm-128x256x3": gemm(stages=3),
+        name: expand_file(examples / f"{stem}.cake", kernel=kernel, constants=constants)
+        for name, (stem, kernel, constants) in points.items()
     }
 
 
@@ -66,17 +79,23 @@ def build_all(directory: Path, names: list[str]) -> int:
 # ---- in the child ----------------------------------------------------------------------------------------------------
 
 
-def _fresh(torch: Any, problem: Problem, shape: Shape, seed: int) -> list[Any]:
+def constants_of(directory: str | Path) -> Constants:
+    """The constants a built kernel was expanded with."""
+    constants: Constants = json.loads((Path(directory) / "manifest.json").read_text())["constants"]
+    return constants
+
+
+def _fresh(torch: Any, problem: Problem, shape: Shape, seed: int, constants: Constants) -> list[Any]:
     generator = torch.Generator(device="cuda")
     generator.manual_seed(seed)
-    return problem.inputs(torch, shape, generator)
+    return problem.arguments(torch, shape, generator, constants)
 
 
-def _error(torch: Any, problem: Problem, tensors: list[Any]) -> dict[str, Any]:
+def _error(torch: Any, problem: Problem, tensors: list[Any], constants: Constants) -> dict[str, Any]:
     """How far the outputs are from the float64 reference. ``worst``: the largest error over the bound; at most 1 is
     right."""
     out: dict[str, Any] = {"relative": 0.0, "worst": 0.0, "not_finite": 0}
-    for index, expected in zip(problem.outputs, problem.reference(torch, tensors), strict=True):
+    for index, expected in zip(problem.outputs, problem.reference(torch, tensors, constants), strict=True):
         actual = tensors[index].double()
         difference = (actual - expected).abs()
         bad = ~torch.isfinite(actual)
@@ -93,16 +112,17 @@ def _error(torch: Any, problem: Problem, tensors: list[Any]) -> dict[str, Any]:
     return out
 
 
-def _check_one(torch: Any, kernel: Any, problem: Problem, shape: Shape) -> dict[str, Any]:
+def _check_one(torch: Any, kernel: Any, problem: Problem, shape: Shape, constants: Constants) -> dict[str, Any]:
     """Poisoned outputs, fresh inputs twice, inputs unchanged, both runs of the same inputs bit for bit alike."""
     record: dict[str, Any] = {"shape": shape}
     for seed in (1, 2):
-        tensors = _fresh(torch, problem, shape, seed)
-        before = [t.clone() for i, t in enumerate(tensors) if i not in problem.outputs]
+        tensors = _fresh(torch, problem, shape, seed, constants)
+        kept = [t for i, t in enumerate(tensors) if i not in problem.outputs and isinstance(t, torch.Tensor)]
+        before = [t.clone() for t in kept]
         kernel(*tensors)
         torch.cuda.synchronize()
-        record |= _error(torch, problem, tensors)
-        after = [t for i, t in enumerate(tensors) if i not in problem.outputs]
+        record |= _error(torch, problem, tensors, constants)
+        after = kept
         record["inputs_kept"] = all(torch.equal(x, y) for x, y in zip(before, after, strict=True))
         first = [tensors[i].clone() for i in problem.outputs]
         for i in problem.outputs:
@@ -121,10 +141,10 @@ def check_shapes(directory: str, problem_name: str, shapes: list[Shape], progres
     import torch
 
     kernel = load(directory)
-    problem = PROBLEMS[problem_name]
+    problem, constants = PROBLEMS[problem_name], constants_of(directory)
     for shape in shapes:
         try:
-            record = _check_one(torch, kernel, problem, tuple(shape))
+            record = _check_one(torch, kernel, problem, tuple(shape), constants)
         except CakeError as e:
             record = {"shape": shape, "ok": False, "error": [f"{d.code}: {d.message} {d.facts}" for d in e.diagnostics]}
         with open(progress, "a", encoding="utf-8") as f:
@@ -138,21 +158,25 @@ def time_shapes(directory: str, problem_name: str, shapes: list[Shape], pairs: i
     import torch
 
     kernel = load(directory)
-    problem = PROBLEMS[problem_name]
+    problem, constants = PROBLEMS[problem_name], constants_of(directory)
     for shape in shapes:
-        ours = _fresh(torch, problem, tuple(shape), 3)
+        ours = _fresh(torch, problem, tuple(shape), 3, constants)
         peer = [t.clone() if i in problem.outputs else t for i, t in enumerate(ours)]
         result = protocol.compare(
             torch,
             lambda ours=ours: kernel(*ours),  # type: ignore[misc]
-            lambda peer=peer: problem.peer(torch, peer),  # type: ignore[misc]
+            problem.peer(torch, peer, constants),
             pairs=pairs,
         )
-        again = _error(torch, problem, ours)  # right after timing, too
+        # Right after timing, too, where the reference fits.
+        again = _error(torch, problem, ours, constants) if problem.work(tuple(shape), constants) < 2e11 else None
+        work = problem.work(tuple(shape), constants)
         record = {
             "shape": shape,
-            "tflops": problem.flops(tuple(shape)) / result.ours_us.median / 1e6,
-            "peer_tflops": problem.flops(tuple(shape)) / result.peer_us.median / 1e6,
+            "unit": problem.unit,
+            "rate": work / result.ours_us.median / 1e6,
+            "peer_rate": work / result.peer_us.median / 1e6,
+            "peer": problem.peer_name,
             "significant": result.significant,
             "recheck": again,
             **asdict(result),
@@ -166,14 +190,15 @@ def host_times(directory: str, problem_name: str) -> dict[str, float]:
     import torch
 
     kernel = load(directory)
-    problem = PROBLEMS[problem_name]
-    sets = [_fresh(torch, problem, problem.checked[0], seed) for seed in range(4)]
+    problem, constants = PROBLEMS[problem_name], constants_of(directory)
+    sets = [_fresh(torch, problem, problem.checked(constants)[0], seed, constants) for seed in range(4)]
+    peer = problem.peer(torch, sets[0], constants)
     once = sets[0]
     turn = iter(range(1 << 60))
     return {
         "call_us": protocol.host_time(lambda: kernel(*once), torch.cuda.synchronize),
         "four_sets_us": protocol.host_time(lambda: kernel(*sets[next(turn) & 3]), torch.cuda.synchronize),
-        "peer_us": protocol.host_time(lambda: problem.peer(torch, once), torch.cuda.synchronize),
+        "peer_us": protocol.host_time(peer, torch.cuda.synchronize),
     }
 
 
@@ -229,7 +254,8 @@ def run_all(artifacts: Path, out: Path, names: list[str], pairs: int, timing: bo
             print(f"{directory.name}: no problem is called {manifest['name']}")
             continue
         begin = time.time()
-        checks = survive(check_shapes, directory, problem, list(problem.checked), CHECK_SECONDS)
+        constants = manifest["constants"]
+        checks = survive(check_shapes, directory, problem, list(problem.checked(constants)), CHECK_SECONDS)
         good = all(c["ok"] for c in checks)
         wrong += not good
         entry: dict[str, Any] = {"manifest": manifest, "checks": checks}
@@ -241,7 +267,7 @@ def run_all(artifacts: Path, out: Path, names: list[str], pairs: int, timing: bo
             print("  results differ between runs of the same inputs")
         if good and timing:
             entry["host"] = _host(directory, problem)
-            entry["times"] = survive(time_shapes, directory, problem, list(problem.timed), TIME_SECONDS, pairs)
+            entry["times"] = survive(time_shapes, directory, problem, list(problem.timed(constants)), TIME_SECONDS, pairs)
             _table(entry)
         entry["seconds"] = time.time() - begin
         results["kernels"][directory.name] = entry
@@ -267,7 +293,7 @@ def _table(entry: dict[str, Any]) -> None:
             continue
         ratio, noise = t["ratio"], t["noise"]
         print(
-            f"  {shape:>22} {t['tflops']:6.0f} TF {t['peer_tflops']:6.0f} TF  "
+            f"  {shape:>22} {t['rate']:8.2f} {t['peer_rate']:8.2f} {t['unit']}  "
             f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]  "
             f"{noise['median']:.3f} [{noise['low']:.3f}, {noise['high']:.3f}]  {t['clocks'].get('sm_mhz')}"
         )

@@ -1,36 +1,40 @@
-"""The problems that benchmarks and GPU tests run: inputs, reference, peer, tolerances, shapes. A kernel is matched to
-its problem by name."""
+"""The problems that benchmarks and GPU tests run: arguments, reference, peer, tolerances, shapes. A kernel is matched to its
+problem by name; shapes depend on its constants, which the manifest records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 Shape = tuple[int, ...]
+Constants = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """``inputs(torch, shape, generator)`` makes the tensors of a call in order of declaration, outputs poisoned;
-    ``outputs`` are their indices. ``reference`` computes the outputs in float64; ``peer`` writes into outputs of its
-    own. ``checked`` shapes are tested, ``timed`` ones also timed. ``bound(reference) `` is the error allowed for each
-    element."""
+    """``arguments(torch, shape, generator, constants)`` makes a call's arguments in order of declaration, outputs poisoned;
+    ``outputs`` are their indices. ``reference`` computes the outputs in float64; ``peer`` writes into outputs of its own.
+    ``checked`` shapes are tested, ``timed`` ones also timed. ``work`` counts the ``unit`` (FLOP or bytes) of a shape.
+    ``bound(reference)`` is the error allowed for each element."""
 
     name: str
-    inputs: Callable[[Any, Shape, Any], list[Any]]
+    arguments: Callable[[Any, Shape, Any, Constants], list[Any]]
     outputs: tuple[int, ...]
-    reference: Callable[[Any, list[Any]], list[Any]]
-    peer: Callable[[Any, list[Any]], Any]
-    flops: Callable[[Shape], float]
+    reference: Callable[[Any, list[Any], Constants], list[Any]]
+    peer: Callable[[Any, list[Any], Constants], Callable[[], Any]]
+    peer_name: str
+    work: Callable[[Shape, Constants], float]
+    unit: str
     bound: Callable[[Any], Any]
-    checked: tuple[Shape, ...]
-    timed: tuple[Shape, ...]
+    checked: Callable[[Constants], Sequence[Shape]]
+    timed: Callable[[Constants], Sequence[Shape]]
 
 
-def random_tensor(torch: Any, shape: Shape, generator: Any, dtype: Any) -> Any:
-    """Standard normal values."""
-    return torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32).to(dtype)
+def random_tensor(torch: Any, shape: Shape, generator: Any, dtype: Any, scale: float = 1.0) -> Any:
+    """Normal values."""
+    x = torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
+    return (scale * x).to(dtype)
 
 
 def poisoned(torch: Any, shape: Shape, device: Any, dtype: Any) -> Any:
@@ -38,7 +42,16 @@ def poisoned(torch: Any, shape: Shape, device: Any, dtype: Any) -> Any:
     return torch.full(shape, float("nan"), device=device, dtype=dtype)
 
 
-def _gemm_inputs(torch: Any, shape: Shape, generator: Any) -> list[Any]:
+def rounded(reference: Any) -> Any:
+    """One rounding to bf16 (half an ulp is 2**-9) with as much again to spare, and a thousandth of the typical element for what
+    f32 loses inside."""
+    return reference.abs() * 2.0**-8 + 1e-3 * reference.square().mean().sqrt()
+
+
+# ---- GEMM -----------------------------------------------------------------------------------------------------------
+
+
+def _gemm_arguments(torch: Any, shape: Shape, generator: Any, constants: Constants) -> list[Any]:
     m, n, k = shape
     return [
         random_tensor(torch, (m, k), generator, torch.bfloat16),
@@ -47,43 +60,226 @@ def _gemm_inputs(torch: Any, shape: Shape, generator: Any) -> list[Any]:
     ]
 
 
-def _gemm_bound(reference: Any) -> Any:
-    """One rounding to bf16 (half an ulp is 2**-9), and the sum's own in f32, far below a thousandth of the typical
-    element."""
-    return reference.abs() * 2.0**-8 + 1e-3 * reference.square().mean().sqrt()
+def _gemm_shapes(constants: Constants) -> list[Shape]:
+    fixed = [(1, 8, 8), (128, 256, 4096), (16, 128, 7168), (2049, 2056, 136), (4111, 1024, 512), (4096, 4096, 1024)]
+    ragged = [(m, n, k) for m in (1, 64, 127, 129, 300) for n in (8, 264, 520) for k in (8, 72, 200)]
+    return fixed + ragged
 
 
 GEMM = Problem(
     name="gemm",
-    inputs=_gemm_inputs,
+    arguments=_gemm_arguments,
     outputs=(2,),
-    reference=lambda torch, t: [t[0].double() @ t[1].double().T],
-    peer=lambda torch, t: torch.mm(t[0], t[1].T, out=t[2]),
-    flops=lambda s: 2.0 * s[0] * s[1] * s[2],
-    bound=_gemm_bound,
-    checked=(
-        (128, 256, 64),
-        (1, 8, 8),
-        (64, 64, 64),
-        (127, 264, 72),
-        (129, 8, 8),
-        (300, 520, 40),
-        (128, 256, 4096),
-        (16, 128, 7168),
-        (1000, 1000, 1000),
-        (2049, 2056, 136),
-        (4111, 1024, 512),
-        (4096, 4096, 1024),
-    ),
-    timed=(
+    reference=lambda torch, t, c: [t[0].double() @ t[1].double().T],
+    peer=lambda torch, t, c: lambda: torch.mm(t[0], t[1].T, out=t[2]),
+    peer_name="torch.mm (cuBLAS)",
+    work=lambda s, c: 2.0 * s[0] * s[1] * s[2],
+    unit="TFLOP/s",
+    bound=rounded,
+    checked=_gemm_shapes,
+    timed=lambda c: [
         (8192, 8192, 8192),
         (4096, 4096, 4096),
         (2048, 2048, 2048),
         (16384, 4096, 4096),
+        (4096, 14336, 4096),
         (1024, 4096, 4096),
         (8192, 8192, 512),
         (4111, 4096, 4096),
-    ),
+    ],
 )
 
-PROBLEMS = {p.name: p for p in (GEMM,)}
+
+# ---- row kernels ----------------------------------------------------------------------------------------------------
+
+
+def _row_shapes(constants: Constants) -> list[Shape]:
+    limit = constants.get("COLS", 4096)
+    widths = [8, 16, 40, 128, 256, 264, 1000, 1016, 1024, 2040, 2048, 3000, 4088, 4096, 8184, 8192, 16384]
+    return [(m, n) for n in widths if n <= limit for m in (1, 3, 130, 517)]
+
+
+def _long_shapes(constants: Constants) -> list[Shape]:
+    widths = [8, 264, 1000, 4096, 4104, 8192, 12000, 20000, 32768, 50264]
+    return [(m, n) for n in widths for m in (1, 2, 5, 133)]
+
+
+def _copy(torch: Any, t: list[Any], constants: Constants) -> Callable[[], Any]:
+    return lambda: t[-1].copy_(t[0])
+
+
+def _softmax_arguments(torch: Any, shape: Shape, generator: Any, constants: Constants) -> list[Any]:
+    return [
+        random_tensor(torch, shape, generator, torch.bfloat16, 4.0),
+        poisoned(torch, shape, generator.device, torch.bfloat16),
+    ]
+
+
+def _softmax(name: str, checked: Callable[[Constants], Sequence[Shape]], timed: Sequence[Shape]) -> Problem:
+    return Problem(
+        name=name,
+        arguments=_softmax_arguments,
+        outputs=(1,),
+        reference=lambda torch, t, c: [torch.softmax(t[0].double(), dim=1)],
+        peer=_copy,
+        peer_name="copy of the same size",
+        work=lambda s, c: 4.0 * s[0] * s[1],
+        unit="TB/s",
+        bound=rounded,
+        checked=checked,
+        timed=lambda c: [s for s in timed if s[1] <= c.get("COLS", 4096) or name.endswith("long")],
+    )
+
+
+def _rmsnorm_arguments(torch: Any, shape: Shape, generator: Any, constants: Constants) -> list[Any]:
+    return [
+        random_tensor(torch, shape, generator, torch.bfloat16),
+        random_tensor(torch, shape[1:], generator, torch.bfloat16),
+        1e-5,
+        poisoned(torch, shape, generator.device, torch.bfloat16),
+    ]
+
+
+def _rmsnorm(torch: Any, t: list[Any], constants: Constants) -> list[Any]:
+    x, g = t[0].double(), t[1].double()
+    return [x * torch.rsqrt(x.square().mean(dim=1, keepdim=True) + t[2]) * g]
+
+
+RMSNORM = Problem(
+    name="rmsnorm",
+    arguments=_rmsnorm_arguments,
+    outputs=(3,),
+    reference=_rmsnorm,
+    peer=_copy,
+    peer_name="copy of the same size",
+    work=lambda s, c: 4.0 * s[0] * s[1],
+    unit="TB/s",
+    bound=rounded,
+    checked=_row_shapes,
+    timed=lambda c: [s for s in ((16384, 4096), (16384, 8192), (4096, 16384)) if s[1] <= c.get("COLS", 4096)],
+)
+
+
+# ---- attention ------------------------------------------------------------------------------------------------------
+# A shape is (sequences, query heads, key heads, query length, key length); a negative query length asks for ragged sequences
+# of up to that many queries.
+
+
+def _lengths(torch: Any, shape: Shape, generator: Any) -> tuple[list[int], list[int]]:
+    b, _, _, nq, nk = shape
+    if nq >= 0:
+        return [nq] * b, [nk] * b
+    cpu = torch.Generator()
+    cpu.manual_seed(generator.initial_seed())
+    queries = torch.randint(0, -nq + 1, (b,), generator=cpu).tolist()
+    keys = torch.randint(0, nk + 1, (b,), generator=cpu).tolist()
+    if sum(queries) == 0:
+        queries[0] = 1
+    if sum(keys) == 0:
+        keys[0] = 1
+    return queries, keys
+
+
+def _attention_arguments(torch: Any, shape: Shape, generator: Any, constants: Constants) -> list[Any]:
+    _, h, hk, _, _ = shape
+    d = constants["D"]
+    queries, keys = _lengths(torch, shape, generator)
+    cu_q = torch.tensor([0, *queries]).cumsum(0).int().to(generator.device)
+    cu_k = torch.tensor([0, *keys]).cumsum(0).int().to(generator.device)
+    tq, tk = sum(queries), sum(keys)
+    arguments = [
+        random_tensor(torch, (tq, h, d), generator, torch.bfloat16),
+        random_tensor(torch, (tk, hk, d), generator, torch.bfloat16),
+        random_tensor(torch, (tk, hk, d), generator, torch.bfloat16),
+        cu_q,
+        cu_k,
+        max(queries),
+        1.4426950408889634 / d**0.5,
+        poisoned(torch, (tq, h, d), generator.device, torch.bfloat16),
+    ]
+    if constants["LSE"]:
+        arguments.append(poisoned(torch, (h, tq), generator.device, torch.float32))
+    return arguments
+
+
+def _attention(torch: Any, t: list[Any], constants: Constants) -> list[Any]:
+    q, k, v, scale = t[0].double(), t[1].double(), t[2].double(), t[6]
+    cu_q, cu_k = t[3].tolist(), t[4].tolist()
+    y = torch.zeros_like(q)
+    share = q.shape[1] // k.shape[1]
+    for b in range(len(cu_q) - 1):
+        rows, keys = slice(cu_q[b], cu_q[b + 1]), slice(cu_k[b], cu_k[b + 1])
+        nq, nk = rows.stop - rows.start, keys.stop - keys.start
+        if nq == 0 or nk == 0:
+            continue
+        for h in range(q.shape[1]):
+            s = q[rows, h] @ k[keys, h // share].T * scale
+            if constants["CAUSAL"]:
+                i = torch.arange(nq, device=q.device)[:, None] + (nk - nq)
+                s = s.masked_fill(torch.arange(nk, device=q.device) > i, float("-inf"))
+            top = s.amax(dim=1, keepdim=True).nan_to_num(neginf=0.0)
+            p = torch.exp2(s - top)
+            total = p.sum(dim=1, keepdim=True)
+            y[rows, h] = torch.where(total > 0, p @ v[keys, h // share] / total.clamp_min(1e-300), 0.0)
+    return [y]
+
+
+def _attention_peer(torch: Any, t: list[Any], constants: Constants) -> Callable[[], Any]:
+    """cuDNN through torch's SDPA, on the same values as a dense batch."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    b = t[3].numel() - 1
+    q, k, v = (x.view(b, -1, *x.shape[1:]).transpose(1, 2).contiguous() for x in t[:3])
+
+    def call() -> Any:
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            return torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=constants["CAUSAL"], enable_gqa=q.shape[1] != k.shape[1]
+            )
+
+    return call
+
+
+def _attention_work(shape: Shape, constants: Constants) -> float:
+    b, h, _, nq, nk = shape
+    return 4.0 * b * h * nq * nk * constants["D"] * (0.5 if constants["CAUSAL"] else 1.0)
+
+
+def _attention_shapes(constants: Constants) -> list[Shape]:
+    dense = [(b, 2, 1, nq, nk) for b in (1, 2) for nq, nk in ((1, 1), (64, 64), (128, 128), (128, 1000), (200, 333), (577, 577))]
+    ragged = [(b, h, hk, -nq, nk) for b in (1, 3, 6) for h, hk in ((1, 1), (4, 2), (8, 1)) for nq, nk in ((40, 50), (300, 500), (700, 600))]
+    return dense + ragged + [(4, 4, 4, 1024, 1024), (1, 16, 4, 2048, 2048)]
+
+
+def _attention_timed(constants: Constants) -> list[Shape]:
+    if constants["D"] != 128:
+        return [(4, 32, 32, 4096, 4096)]
+    cells = [(4, 16, 16, 4096, 4096), (2, 16, 16, 8192, 8192)]
+    return [*cells, (1, 16, 16, 16384, 16384)] if constants["CAUSAL"] else cells
+
+
+ATTENTION = Problem(
+    name="attention",
+    arguments=_attention_arguments,
+    outputs=(7,),
+    reference=_attention,
+    peer=_attention_peer,
+    peer_name="cuDNN (torch SDPA)",
+    work=_attention_work,
+    unit="TFLOP/s",
+    # P is rounded to bf16 before P V, so an element carries 2**-9 of the typical product besides its own rounding.
+    bound=lambda r: r.abs() * 2.0**-7 + 2.0**-7 * r.square().mean().sqrt(),
+    checked=_attention_shapes,
+    timed=_attention_timed,
+)
+
+PROBLEMS = {
+    p.name: p
+    for p in (
+        GEMM,
+        _softmax("softmax", _row_shapes, ((16384, 4096), (16384, 8192))),
+        _softmax("softmax_long", _long_shapes, ((4096, 16384), (2048, 32768))),
+        RMSNORM,
+        ATTENTION,
+    )
+}

@@ -48,6 +48,7 @@ class Comparison:
     noise: Interval
     pairs: int
     clocks: dict[str, Any] = field(default_factory=dict)
+    samples: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def significant(self) -> bool:
@@ -173,6 +174,7 @@ def compare(
         noise=interval([y / x for x, y in zip(c, d, strict=True)]),
         pairs=pairs,
         clocks=clocks.summary(),
+        samples={"ours_us": a, "peer_us": b, "ours_first_us": c, "ours_second_us": d},
     )
 
 
