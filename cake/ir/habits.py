@@ -192,6 +192,9 @@ def _operator(file: str, line: LogicalLine, i: int, findings: Findings) -> bool:
     elif value.endswith("=") and len(value) > 1:
         return _augmented(file, line, i, findings)
     else:
+        # Characters that the lexer could not use are reported by it.
+        if len(value) == 1 and value.isascii() and value.isprintable():
+            findings.error("S003", f"`{value}` is no operator of Cake", span)
         return False
     return True
 

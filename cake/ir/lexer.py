@@ -144,6 +144,16 @@ class LimitedFindings(Findings):
             raise TooManyFindings
 
 
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_STATEMENT = re.compile(
+    r"(?:for|with|pass|elif|else)\b|(?:kernel|sequence|const|tiles|role|pipeline|smem|turn|do|temp)[ \t]+[A-Za-z_]"
+)
+_HEADER = re.compile(
+    r"[ \t]*(?:kernel|sequence|tiles|pipeline|do|for|with|if|elif|else|while|def)\b[^#\n]*:[ \t]*(?:\#[^\n]*)?$",
+    re.MULTILINE,
+)
+
+
 @dataclass(slots=True)
 class LogicalLine:
     """The tokens of one logical line (at least one), where it is indented, and its comments."""
@@ -194,6 +204,8 @@ class Lexer:
         self.bad = False
         self.start_state = (0, 1, 0, 0)
         self.unclosed = 0
+        self.fresh = True
+        """No token since the last line end."""
 
     def run(self) -> Source:
         """Scan the whole text."""
@@ -243,6 +255,9 @@ class Lexer:
 
     def _add(self, kind: str, end: int) -> Token:
         start = self.pos
+        if self.open and self.fresh and self._starts_statement():
+            self._close_line()
+        self.fresh = False
         if not self.tokens:
             self._begin()
         line, column = self.line, start - self.line_start + 1
@@ -285,8 +300,11 @@ class Lexer:
         if self.open and self.unclosed >= MAX_UNCLOSED:
             self.bad = True
             self._end_line(None)
+        elif self.open and _HEADER.match(self.text, self.line_start, self.pos):
+            self._close_line()
         elif not self.open:
             self._end_line(None)
+        self.fresh = True
         self.pos += 1
         self.line += 1
         self.line_start = self.pos
@@ -366,8 +384,18 @@ class Lexer:
         else:
             self.pos = end
 
-    def _unclosed(self) -> None:
-        """At the end of the text with a bracket open: report it, and end its line where the line of text ends."""
+    def _starts_statement(self) -> bool:
+        """Whether the token at hand, the first of a line inside brackets, shows that they should have been closed."""
+        if _STATEMENT.match(self.text, self.pos) or _HEADER.match(self.text, self.pos):
+            return True
+        # Two operands in a row make no expression: the line before was complete.
+        word = _WORD.match(self.text, self.pos)
+        complete = self.tokens[-1].type in ("NAME", "NUMBER", "RPAR", "RSQB", "RBRACE", "TRUE", "FALSE")
+        level = len(self.text[self.line_start : self.pos].expandtabs(4))
+        return word is not None and word.group() not in RESERVED and complete and level <= self.indent
+
+    def _close_line(self) -> None:
+        """End a line whose brackets should have been closed, and report the outermost."""
         opener = self.open[0]
         self.findings.error(
             "S004",
@@ -375,14 +403,20 @@ class Lexer:
             token_span(self.source.file, opener),
             help="a line goes on until its brackets are closed",
         )
+        self.bad = True
+        self._end_line(None)
+
+    def _unclosed(self) -> None:
+        """At the end of the text with a bracket open: report it, and end its line where the line of text ends."""
+        opener = self.open[0]
         self.unclosed += 1
         self.pos, self.line, self.line_start, comments = self.start_state
         self.comments = self.comments[:comments]
         self.tokens, self.open = [], []
         while self.pos < len(self.text) and (self.text[self.pos] != "\n" or self.line < (opener.line or 0)):
             self._step()
-        self.bad = True
-        self._end_line(None)
+        if self.open:
+            self._close_line()
 
 
 def _shorten(text: str) -> str:

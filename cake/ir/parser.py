@@ -8,7 +8,6 @@ error token (or, if it opens a block, by a plain header of its kind) and reading
 from __future__ import annotations
 
 import os
-from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -100,6 +99,9 @@ class _Driver:
         before = self.parser.copy(deepcopy_values=False)
         if line.bad or not rewrite_line(line, self.file, self.findings) or not self._line(block):
             self.parser = before
+            if not self.findings.errors:
+                # Every way here reports something; a text must not pass because one of them forgot.
+                self.findings.error("S001", "the line cannot be read", token_span(self.file, line.tokens[0]))
             if not self._stand_in(block):
                 return
         if block.body is not None or block.missing:

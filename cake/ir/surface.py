@@ -80,6 +80,8 @@ class Number(Node):
     @model_validator(mode="before")
     @classmethod
     def _spell(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("value"), bool):
+            raise ValueError("a literal is a number")
         if isinstance(data, dict) and not data.get("text") and "value" in data:
             value = data["value"]
             text = repr(value)
@@ -89,7 +91,7 @@ class Number(Node):
 
     @model_validator(mode="after")
     def _check(self) -> Number:
-        if isinstance(self.value, bool) or self.value < 0 or not math.isfinite(self.value):
+        if self.value < 0 or not math.isfinite(self.value):
             raise ValueError("a literal is a finite number >= 0; write a sign as Unary")
         return self
 
