@@ -99,8 +99,9 @@ Spans = tuple[tuple[int, int], ...]
 @dataclass(slots=True, frozen=True)
 class SharedRegion:
     """Bytes of a CTA's shared memory (``spans``, absolute from its base, after swizzle). ``buffer`` and ``slot`` say
-    through which declaration they were named; ``position`` is the ring position the reference meant (a fill and the
-    reads of that fill have the same one), None for buffers that are not ring fields."""
+    through which declaration they were named; ``position`` is the number of the fill that the reference meant, counted
+    since the kernel's start (a fill and the reads of that fill have the same one), None for buffers that are not ring
+    fields."""
 
     cta: int
     spans: Spans
@@ -266,11 +267,12 @@ class Phase(Event):
 
 @dataclass(slots=True)
 class Wait(Event):
-    """The agent begins to wait for phase ``intended`` (-1: the one a fresh barrier has passed)."""
+    """The agent begins to wait for phase ``intended`` (-1: the one a fresh barrier has passed; None: its cursor was set
+    back, and only the parity says what it waits for)."""
 
     agent: Agent
     barrier: BarrierKey
-    intended: int
+    intended: int | None
     sem: x.Semantics
     scope: x.Scope
     kind: ClassVar[str] = "wait"
@@ -282,7 +284,7 @@ class Pass(Event):
 
     agent: Agent
     barrier: BarrierKey
-    intended: int
+    intended: int | None
     found: int
     sem: x.Semantics
     scope: x.Scope

@@ -54,8 +54,8 @@ class Flight:
         self.ops = ops
         self.read = read
         self.write = write
-        self.landings: tuple[tuple[MBarrier, int, int], ...] = ()
-        self.triggers: tuple[tuple[MBarrier, int, int], ...] = ()
+        self.landings: tuple[tuple[MBarrier, int, int | None], ...] = ()
+        self.triggers: tuple[tuple[MBarrier, int, int | None], ...] = ()
         self.after: tuple[Flight, ...] = ()
         self.followers: list[Flight] = []
         self.waiters: list[Runner] = []

@@ -49,9 +49,11 @@ class Cta:
 
 class Instance:
     """One instance of a role in one CTA (role None: the entry). ``env`` holds its uniform scalars, ``tiles`` its
-    registers, ``cursors`` its ring positions; all as of the farthest step of its tape."""
+    registers, ``cursors`` its ring positions; all as of the farthest step of its tape. ``counted`` is what each cursor
+    would be had it never been set back: the number of the fill or wait."""
 
     __slots__ = (
+        "counted",
         "cta",
         "cursors",
         "env",
@@ -88,6 +90,7 @@ class Instance:
         self.env = env
         self.tiles = tiles
         self.cursors: dict[str, int] = {} if role is None else dict.fromkeys(role.cursors, 0)
+        self.counted: dict[str, int] = dict(self.cursors)
         self.solo = role is not None and role.solo
         self.runners: list[Runner] = []
         self.last_wgmma: Flight | None = None
@@ -114,3 +117,14 @@ class Instance:
         if slot.cursor is None:
             return slot.back
         return self.cursors[slot.cursor] - slot.back
+
+    def number(self, slot: x.Slot) -> int:
+        """Which fill or wait of the ring that is, counted since the kernel's start."""
+        return slot.back if slot.cursor is None else self.counted[slot.cursor] - slot.back
+
+    def meant(self, slot: x.Slot, slots: int, ahead: int = 0) -> int | None:
+        """The phase that the position means. A cursor that was set back still means the phase of its count where slot and
+        parity agree; else none that could be named."""
+        position, number = self.position(slot), self.number(slot)
+        agree = position % slots == number % slots and (position // slots - number // slots) % 2 == 0
+        return number // slots + ahead if agree else None

@@ -167,12 +167,16 @@ class Compiler:
 
         def advance(inst: Instance) -> None:
             inst.cursors[name] += by
+            inst.counted[name] += by
 
         def copy(inst: Instance) -> None:
             assert source is not None
             inst.cursors[name] = inst.cursors[source] - back
+            inst.counted[name] = inst.counted[source] - back
 
         def put(inst: Instance) -> None:
+            if inst.counted[name] == 0:  # where it starts; later it is set back, and the count goes on
+                inst.counted[name] = by
             inst.cursors[name] = by
 
         return Action({"advance": advance, "copy": copy, "set": put}[node.form])

@@ -74,7 +74,8 @@ class Reference:
         cta = inst.cta
         if self.peer is not None:
             cta = cta.cluster.ctas[self.peer(inst.env)]
-        return Tile(cta, self.buffer.name, inst.index, slot, position if self.ring else None)
+        number = inst.number(self.ref.slot) if self.ring and self.ref.slot is not None else None
+        return Tile(cta, self.buffer.name, inst.index, slot, number)
 
     def layout(self, inst: Instance) -> BufferLayout:
         """Where the buffer's elements lie."""

@@ -91,7 +91,7 @@ def describe(m: Executor, runner: Runner) -> tuple[str, str, set[str]]:
     assert step is not None
     code, inst = step.code, step.tape.instance
     if isinstance(code, Wait):
-        slot, phase = step.data
+        slot, phase, _ = step.data
         barrier = inst.cta.barriers[code.node.barrier][slot]
         roles = contributors(m.kernel, code.node.barrier)
         return _mbarrier(barrier, phase), "P101", roles

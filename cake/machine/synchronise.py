@@ -74,26 +74,26 @@ class Wait(Statement):
 
     node: x.Wait
 
-    def prepare(self, inst: Instance) -> tuple[int, int]:
+    def prepare(self, inst: Instance) -> tuple[int, int, int | None]:
         node = self.node
-        slots = inst.cta.barriers[node.barrier]
+        slots = len(inst.cta.barriers[node.barrier])
         position = inst.position(node.slot)
-        return position % len(slots), position // len(slots) + node.ahead
+        return position % slots, position // slots + node.ahead, inst.meant(node.slot, slots, node.ahead)
 
     def run(self, m: Executor, runner: Runner, step: Step) -> bool:
-        slot, phase = step.data
+        slot, phase, meant = step.data
         barrier = step.tape.instance.cta.barriers[self.node.barrier][slot]
         node = self.node
         if runner.fresh:
             barrier.require_live(step)
             if m.observer is not None:
-                m.emit(ev.Wait(m.event_id(), step.site, runner.agent, barrier.key, phase, node.sem, node.scope))
+                m.emit(ev.Wait(m.event_id(), step.site, runner.agent, barrier.key, meant, node.sem, node.scope))
         if not barrier.passed(phase):
             barrier.waiters.append(runner)
             return False
         if m.observer is not None:
             found = barrier.phase - 1
-            m.emit(ev.Pass(m.event_id(), step.site, runner.agent, barrier.key, phase, found, node.sem, node.scope))
+            m.emit(ev.Pass(m.event_id(), step.site, runner.agent, barrier.key, meant, found, node.sem, node.scope))
         return True
 
 
@@ -102,10 +102,9 @@ class Arrive(Statement):
 
     node: x.Arrive
 
-    def prepare(self, inst: Instance) -> tuple[int, int]:
-        slots = inst.cta.barriers[self.node.barrier]
-        position = inst.position(self.node.slot)
-        return position % len(slots), position // len(slots)
+    def prepare(self, inst: Instance) -> tuple[int, int | None]:
+        slots = len(inst.cta.barriers[self.node.barrier])
+        return inst.position(self.node.slot) % slots, inst.meant(self.node.slot, slots)
 
     def run(self, m: Executor, runner: Runner, step: Step) -> bool:
         node, (slot, phase) = self.node, step.data

@@ -36,12 +36,11 @@ class Copy(Meaning):
             fail("T000", f"{op.op} copies {self.src.sizes} to {self.dst.sizes}", op.span)
         self.bytes = volume(self.dst.sizes) * DTYPES[self.dst.dtype].bytes
 
-    def prepare(self, inst: Instance) -> tuple[Box, Box, tuple[int, int] | None]:
+    def prepare(self, inst: Instance) -> tuple[Box, Box, tuple[int, int | None] | None]:
         landing = None
         if isinstance(self.op.completion, x.ByBarrier):
-            slots = inst.cta.barriers[self.op.completion.barrier]
-            position = inst.position(self.op.completion.slot)
-            landing = position % len(slots), position // len(slots)
+            slots, slot = len(inst.cta.barriers[self.op.completion.barrier]), self.op.completion.slot
+            landing = inst.position(slot) % slots, inst.meant(slot, slots)
         return self.dst.box(inst), self.src.box(inst), landing
 
     def enqueue(self, runner: Runner, flight: Flight) -> None:
