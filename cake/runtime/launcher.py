@@ -178,8 +178,9 @@ class LoadedKernel:
         try:
             bits = self._pack(*scalars.values())
             keys.append((handle, tuple(views.values()), tuple(map(type, scalars.values())), bits))
-            if all(hasattr(named[n], "data_ptr") for n in self._tensors):
-                self._raw_stream = raw_torch_stream(sys.modules["torch"])
+            torch = sys.modules.get("torch")
+            if torch is not None and all(isinstance(named[n], torch.Tensor) for n in self._tensors):
+                self._raw_stream = raw_torch_stream(torch)
                 keys.append(self._torch_key(handle, *args))
         except (struct.error, OverflowError, TypeError):
             pass  # `bind` says what is wrong with a scalar

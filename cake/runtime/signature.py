@@ -60,7 +60,8 @@ def torch_key(kernel: x.Kernel, order: tuple[str, ...]) -> Callable[..., Key]:
     parts = ["s"]
     for name, variable in names.items():
         if name in tensors:
-            parts += [f"{variable}.data_ptr()", f"{variable}.shape", f"{variable}.stride()", f"{variable}.dtype"]
+            methods = ("data_ptr()", "shape", "stride()", "dtype", "get_device()")
+            parts += [f"{variable}.{m}" for m in methods]
         else:
             parts.append(f"type({variable})")
     scalars = [v for n, v in names.items() if n not in tensors]
