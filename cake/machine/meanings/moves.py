@@ -207,7 +207,7 @@ class Store(Move):
         at = self.resolve(inst, where)
         value = np.array(np.broadcast_to(self.value(inst), self.shape), dtype=self.kind)
         pending = None
-        if self.domain is not None and inst.warps > 1 and self.op.executor == "lanes":
+        if self.domain is not None and self.op.executor == "lanes" and not inst.solo:
             domain = self.domain
             warps = np.broadcast_to(
                 owners.owner(domain.rows, domain.cols, domain.layout, inst.warps) // WARP, self.shape
