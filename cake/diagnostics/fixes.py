@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from cake.diagnostics.model import Diagnostic, Edit, Fix
 
@@ -62,3 +62,35 @@ def apply_fixes(text: str, diagnostics: Iterable[Diagnostic]) -> tuple[str, int]
             continue
         taken, count = trial, count + 1
     return apply_edits(text, taken), count
+
+
+def verify_fixes(
+    text: str, diagnostics: Iterable[Diagnostic], check: Callable[[str], Iterable[Diagnostic]]
+) -> list[Diagnostic]:
+    """The findings, with ``verified`` set on each fix after which ``check`` no longer makes the finding and no new one.
+
+    Findings are told apart by code and message here, since a fix may move the others.
+    """
+    known = list(diagnostics)
+    before = _count(known)
+    result = []
+    for diagnostic in known:
+        if diagnostic.fix is not None:
+            try:
+                after = _count(check(apply_fix(text, diagnostic.fix)))
+            except ValueError:
+                after = {**before}
+            key = (diagnostic.code, diagnostic.message)
+            better = after.get(key, 0) < before[key]
+            if better and all(count <= before.get(other, 0) for other, count in after.items()):
+                diagnostic = diagnostic.model_copy(update={"fix": diagnostic.fix.model_copy(update={"verified": True})})
+        result.append(diagnostic)
+    return result
+
+
+def _count(diagnostics: Iterable[Diagnostic]) -> dict[tuple[str, str], int]:
+    counts: dict[tuple[str, str], int] = {}
+    for diagnostic in diagnostics:
+        key = (diagnostic.code, diagnostic.message)
+        counts[key] = counts.get(key, 0) + 1
+    return counts
