@@ -1,8 +1,9 @@
-"""A few words for writing minimal expanded kernels, so that a litmus program shows its synchronisation and nothing else.
+"""A few words for writing minimal expanded kernels, so that a litmus program shows its synchronisation and nothing
+else.
 
 Every program has the prologue that an expanded kernel has (mbarriers initialised by warp 0's elected lane, published by
-``fence.mbarrier_init`` and a CTA barrier, a cluster barrier in a cluster), roles of one instance unless stated, and one tile.
-Buffers are placed in order, aligned to 1024 bytes, so every swizzle is legal.
+``fence.mbarrier_init`` and a CTA barrier, a cluster barrier in a cluster), roles of one instance unless stated, and
+one tile. Buffers are placed in order, aligned to 1024 bytes, so every swizzle is legal.
 """
 
 from __future__ import annotations
@@ -302,8 +303,8 @@ def kernel(
     target: str = "sm_90a",
     entry: tuple[x.Stmt, ...] = (),
 ) -> x.Kernel:
-    """Lay out warps and memory and add the prologue. ``mbarriers``: (count, slots). ``tensors``: shape, dtype, direction.
-    ``boxes``: the box and swizzle of the tensor map of each tensor that the TMA uses."""
+    """Lay out warps and memory and add the prologue. ``mbarriers``: (count, slots). ``tensors``: shape, dtype,
+    direction. ``boxes``: the box and swizzle of the tensor map of each tensor that the TMA uses."""
     placed: list[x.Role] = []
     warp = 0
     for r in roles:

@@ -34,7 +34,8 @@ def p21() -> x.Kernel:
 
 @program("22_remote_release_cta_scope_multicast_refill")
 def p22() -> x.Kernel:
-    """Rank 0 multicasts a tile to both CTAs, twice; each CTA's warpgroup reads it and arrives at rank 0 with CTA scope."""
+    """Rank 0 multicasts a tile to both CTAs, twice; each CTA's warpgroup reads it and arrives at rank 0 with CTA
+    scope."""
     fill, held = cur("f"), cur("c")
     a, w = box("a", (0, 64), (0, 64), slot=fill), box("w", (0, 8), (0, 64), slot=fill)
     load = b.role(
@@ -42,10 +43,11 @@ def p22() -> x.Kernel:
         b.loop(
             "i",
             2,
-            b.wait("empty", fill, ahead=-1, one=True),
+            # Rank 0 acquires the slot for both. Each CTA announces what lands in itself, rank 1 once its last fill has
+            # come; bytes that come before the announcement are legal, since the announcing arrival is still pending.
+            b.when(b.test("==", RANK, 0), b.wait("empty", fill, ahead=-1, one=True)),
+            b.when(b.test("==", RANK, 1), b.wait("full", fill, ahead=-1, one=True)),
             b.expect("full", fill, 9216),
-            # Each CTA announces what lands in itself; bytes that come before the announcement are legal, since the
-            # announcing arrival is still pending then.
             b.when(
                 b.test("==", RANK, 0),
                 b.tma_load(a, box("ga", (0, 64), (0, 64)), "full", fill, 8192, multicast=3),
@@ -70,7 +72,7 @@ def p22() -> x.Kernel:
             b.commit("wgmma", "lanes"),
             b.gwait("wgmma", executor="lanes", ready=("acc",)),
             b.SYNCWARP,
-            b.arrive("empty", held, executor="warp", peers=(0, 1)),
+            b.arrive("empty", held, executor="warp", peers=(0,)),
             b.step("c"),
         ),
         CLUSTER,

@@ -24,7 +24,7 @@ def _matmul(slot: x.Slot | None = None) -> tuple[x.Stmt, ...]:
     return b.fence("wgmma"), b.wgmma("acc", a, w), b.commit("wgmma", "lanes")
 
 
-# ---- wgmma reads its operands until its group is waited for -----------------------------------------------------------
+# ---- wgmma reads its operands until its group is waited for ---------------------------------------------------------
 
 
 def _released(early: bool) -> x.Kernel:
@@ -68,7 +68,7 @@ def p12() -> x.Kernel:
     return _released(False)
 
 
-# ---- bulk stores ------------------------------------------------------------------------------------------------------
+# ---- bulk stores ----------------------------------------------------------------------------------------------------
 
 
 def _rewritten(by_issuer: bool) -> x.Kernel:
@@ -102,7 +102,7 @@ def p15() -> x.Kernel:
     return _rewritten(True)
 
 
-# ---- cp.async: a generic write that completes later -------------------------------------------------------------------
+# ---- cp.async: a generic write that completes later -----------------------------------------------------------------
 
 
 def _copied(barrier_last: bool) -> x.Kernel:
@@ -167,7 +167,7 @@ def p19() -> x.Kernel:
     return _copied_wgmma(True)
 
 
-# ---- one buffer, two proxies --------------------------------------------------------------------------------------------
+# ---- one buffer, two proxies ----------------------------------------------------------------------------------------
 
 
 def _reused(fenced: bool, waited: bool) -> x.Kernel:
@@ -216,7 +216,7 @@ def p26() -> x.Kernel:
     return _reused(True, True)
 
 
-# ---- global data ----------------------------------------------------------------------------------------------------------
+# ---- global data ----------------------------------------------------------------------------------------------------
 
 
 def _published(read_only: bool) -> x.Kernel:

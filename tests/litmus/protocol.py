@@ -42,12 +42,12 @@ def _ring(slots: int) -> tuple[x.Ring, ...]:
     return (x.Ring(name="ring", slots=slots, kind="mbarrier", fields=("x",), full="full", empty="empty"),)
 
 
-# ---- one warp releases for its sisters ----------------------------------------------------------------------------------
+# ---- one warp releases for its sisters ------------------------------------------------------------------------------
 
 
 def _leader(first: bool, second: bool) -> x.Kernel:
-    """A role of two warps reads each fill with ordinary loads and one warp releases it. ``first``: a barrier of the role
-    between wait and read; ``second``: between read and release."""
+    """A role of two warps reads each fill with ordinary loads and one warp releases it. ``first``: a barrier of the
+    role between wait and read; ``second``: between read and release."""
     load = b.role("load", b.loop("i", 2, *_fill(width=64)), solo=True, cursors={"f": 1})
     slot = cur("c")
     use = b.role(
@@ -94,7 +94,7 @@ def p31() -> x.Kernel:
     return _leader(False, True)
 
 
-# ---- announcements and generations --------------------------------------------------------------------------------------
+# ---- announcements and generations ----------------------------------------------------------------------------------
 
 
 @program("32_arrive_then_announce")
@@ -123,7 +123,7 @@ def p33() -> x.Kernel:
     return b.kernel("merged", roles, named=shared)
 
 
-# ---- two consumers take turns on one ring -----------------------------------------------------------------------------
+# ---- two consumers take turns on one ring ---------------------------------------------------------------------------
 
 
 def _pingpong(turns: bool) -> x.Kernel:
@@ -166,7 +166,7 @@ def p34b() -> x.Kernel:
     return _pingpong(True)
 
 
-# ---- tails and restarts -----------------------------------------------------------------------------------------------
+# ---- tails and restarts ---------------------------------------------------------------------------------------------
 
 
 @program("35_one_fill_too_many")

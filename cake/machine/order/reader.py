@@ -1,0 +1,369 @@
+"""The order reading: an observer of one run that keeps the clocks of docs/verification.md 1.5 and checks D1-D10 with
+them.
+
+Edges implemented: E1-E11, E12 (both fence rules), E13 (D7), E14, E15 for wgmma, E17 for signal and wait_until, E20
+(D9). E16 (tokens), E18 (grids), E19 (pools) have no nodes in the expanded IR yet. ``fence.thread`` adds no edge, which
+refuses more, never less.
+
+Conditions: D0 by the executor; D1, D3, D4, D5, D7 in ``phases`` and ``protocol``; D2 by the executor's counting,
+named there; D6 is not checked (loads that decide control are inputs by construction of the IR's scalars; tokens do
+not exist yet); D8 by the executor's meetings; D9 in ``leaving``; D10 and the races in ``races``; registers in
+``registers``.
+
+Limits: order among the 31 lanes of R is not modelled, so two accesses that both are made by all lanes of one warp count
+as ordered by its program; crossing lanes there is the expander's duty. Batches of clusters are checked each for itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cake.diagnostics import Diagnostic
+from cake.ir import expanded as x
+from cake.machine import events as ev
+from cake.machine.order.clocks import (
+    BITS,
+    CONTROL_BITS,
+    CONTROL_ROWS,
+    DONE,
+    FENCED,
+    PUB,
+    PUB_SEEN,
+    READ,
+    READS,
+    SEEN,
+    SEEN_S,
+    SEEN_X,
+    C,
+    Clock,
+    R,
+    V,
+    control,
+)
+from cake.machine.order.conflicts import Profile
+from cake.machine.order.layout import Columns
+from cake.machine.order.leaving import Leaving
+from cake.machine.order.protocol import Protocol
+from cake.machine.order.races import Races, place
+from cake.machine.order.registers import Registers
+from cake.machine.order.report import finding, of
+from cake.machine.order.shadow import Access, Memory
+
+SPACES = {"async_shared": "shared", "async_global": "global"}
+
+
+class Order:
+    """An observer. ``findings`` holds what has been found when the run has ended (``finish`` ends a run that was cut
+    off)."""
+
+    def __init__(self, profile: Profile = "conservative") -> None:
+        self.profile = profile
+        self.findings: list[Diagnostic] = []
+        self.running = False
+
+    # -- the observer's interface -------------------------------------------------------------------------------------
+
+    def start(self, setup: ev.Setup) -> None:
+        """A batch of clusters starts."""
+        self.running = True
+        self.columns = Columns(setup)
+        self.agents = setup.agents
+        count = len(setup.agents)
+        self.clocks = [Clock.fresh(self.columns.count) for _ in range(count)]
+        self.numbers = [0] * count
+        self.progress: list[list[int]] = [[] for _ in range(count)]
+        kernel = setup.kernel
+        self.solo = {r.name for r in kernel.roles if r.solo}
+        self.protocol = Protocol(setup, self.columns, self.clocks, self.numbers)
+        self.memory = Memory(kernel.shared_bytes, written_shapes(setup))
+        self.races = Races(self.memory, self.profile, self.progress, setup.agents)
+        self.registers = Registers()
+        self.leaving = Leaving(self.columns)
+        self.bits = 0
+        self.ops: dict[int, tuple[dict[int, int], int]] = {}
+        self.issued: dict[int, tuple[Clock, int, int]] = {}
+        self.copies = [0] * count
+        self.generic = 0
+        self.released = [0] * count
+        self.fenced: list[dict[str, int]] = [{} for _ in range(count)]
+        self.flags: dict[ev.Region, Clock] = {}
+        self.held: list[Clock | None] = [None] * count
+        self.idle: list[ev.GroupWait] = []
+
+    def event(self, event: ev.Event) -> None:
+        """The next event."""
+        handler = getattr(self, f"_{event.kind}", None)
+        if handler is not None:
+            handler(event)
+
+    def end(self) -> None:
+        """The batch has ended."""
+        self.finish(complete=True)
+
+    def finish(self, *, complete: bool) -> None:
+        """Draw the conclusions. ``complete``: the run came to its end, so D9 can be asked."""
+        if not self.running:
+            return
+        self.running = False
+        self.protocol.finish()
+        data = self.races.finish()
+        self.findings += self.protocol.findings
+        self.findings += self._idle_waits()
+        self.findings += [*data, *self.registers.findings.values()]
+        if complete:
+            for cta, column, number, event in self.protocol.remote:
+                self.leaving.remote.append((cta, column, number, event, "P117"))
+            self.findings += self.leaving.finish()
+
+    # -- agents -------------------------------------------------------------------------------------------------------
+
+    def _tick(self, agent: ev.Agent, site: ev.Site | None) -> int:
+        """The next event of an agent: its column."""
+        column = self.columns.agent(agent)
+        number = self.numbers[column] = self.numbers[column] + 1
+        self.clocks[column].rows[0:5, column] = number
+        self.progress[column].append(place(site) if site is not None else 0)
+        return column
+
+    def _begin(self, event: ev.Begin) -> None:
+        self._tick(event.agent, event.site)
+
+    def _exit(self, event: ev.Exit) -> None:
+        column = self._tick(event.agent, event.site)
+        self.leaving.exit(event.agent, self.clocks[column])
+
+    def _lanes(self, agent: ev.Agent, site: ev.Site | None) -> bool:
+        """All lanes of the warp execute the node."""
+        return site is not None and site.node.executor == "lanes" and agent.role not in self.solo | {""}
+
+    # -- memory
+    # ---------------------------------------------------------------------------------------------------------
+
+    def _access(self, event: ev.Access) -> None:
+        column = self._tick(event.agent, event.site)
+        effect, clock = event.effect, self.clocks[column]
+        if isinstance(effect.region, ev.RegisterRegion):
+            self.registers.access(event, effect.region, column, self.numbers[column], clock)
+            return
+        name = event.site.node.op if event.site is not None and isinstance(event.site.node, x.Op) else ""
+        if name == "wait_until":
+            self._observe(effect.region, column)
+        access = Access(event.agent, column, self.numbers[column], event.site, effect, atomic=event.atomic)
+        access.lanes = self._lanes(event.agent, event.site)
+        fence = self.fenced[column].get(effect.region.space, 0)
+        access.stale = fence > self.released[column]
+        if isinstance(effect.region, ev.SharedRegion) and effect.region.cta != event.agent.cta:
+            self.leaving.reach(effect.region.cta, column, self.numbers[column], event, clock, "D214")
+        self.races.access(access, [clock], [])
+        if name == "signal":
+            self.flags[effect.region] = clock.copy()
+            self.released[column] = self.numbers[column]
+
+    def _observe(self, region: ev.Region, column: int) -> None:
+        """E17: C and V of the signal that was seen; F only once this thread fences too."""
+        message = self.flags.get(region)
+        if message is None:
+            return
+        clock = self.clocks[column]
+        bits = (READ, DONE, SEEN, SEEN_S, SEEN_X)
+        clock.join_rows(message, range(5), bits)
+        if self.held[column] is None:
+            self.held[column] = message
+        else:
+            both = message.copy()
+            both.join(self.held[column])  # type: ignore[arg-type]
+            self.held[column] = both
+
+    def _issue(self, event: ev.Issue) -> None:
+        columns = [self._tick(agent, event.site) for agent in event.agents]
+        column = columns[0]
+        clocks = [self.clocks[c] for c in columns]
+        ctas = [e.region.cta for e in event.effects if isinstance(e.region, ev.SharedRegion) and e.mode != "r"]
+        bits = {cta: self.bits + i for i, cta in enumerate(dict.fromkeys(ctas))}
+        bits[-1] = self.bits
+        self.bits += max(1, len(bits) - 1)
+        self.ops[event.op.id] = bits, column
+        issued = Clock.fresh(self.columns.count)
+        for c, clock in zip(columns, clocks, strict=True):
+            issued.join(control(clock, c))
+        self.issued[event.op.id] = issued, column, self.numbers[column]
+        if event.op.op == "cp_async":
+            self.copies[column] |= 1 << bits[-1]
+            self.generic |= 1 << bits[-1]
+        self._effects(event, columns, clocks, bits)
+        self.leaving.issue(event, bits)
+
+    def _effects(self, event: ev.Issue, columns: list[int], clocks: list[Clock], bits: dict[int, int]) -> None:
+        both = len(columns) > 1
+        for effect in event.effects:
+            region = effect.region
+            if isinstance(region, ev.RegisterRegion):
+                self.registers.issue(event, region, effect.mode, columns, bits[-1])
+                continue
+            bit = bits.get(region.cta, bits[-1]) if isinstance(region, ev.SharedRegion) else bits[-1]
+            twins = [
+                Access(agent, c, self.numbers[c], event.site, effect, event.op, bit, event.queue, lanes=both)
+                for agent, c in zip(event.agents, columns, strict=True)
+            ]
+            for twin in twins:
+                twin.atomic = effect.mode == "rw"
+            if isinstance(region, ev.SharedRegion) and region.cta != event.agent.cta:
+                number = self.numbers[columns[0]]
+                self.leaving.reach(region.cta, columns[0], number, event, clocks[0], "D214")
+                self.leaving.remote.pop()  # its end is asked of the operation, not of its issue
+            self.races.access(twins[0], clocks, twins[1:])
+
+    def _done(self, event: ev.Done) -> None:
+        """Only those that learn of it change."""
+
+    # -- groups
+    # -----------------------------------------------------------------------------------------------------------
+
+    def _commit(self, event: ev.Commit) -> None:
+        self._tick(event.agent, event.site)
+
+    def _gwait(self, event: ev.GroupWait) -> None:
+        column = self._tick(event.agent, event.site)
+        clock = self.clocks[column]
+        if event.committed == 0:
+            self.idle.append(event)
+        for op in event.ops:
+            bits, issuer = self.ops[op.id]
+            mine = self.agents[issuer].warp == event.agent.warp
+            for bit in bits.values():
+                clock.bits[READ] |= 1 << bit
+                if not event.read and mine:
+                    for each in (DONE, SEEN, SEEN_S, SEEN_X):
+                        clock.bits[each] |= 1 << bit
+        if event.queue == "wgmma" and event.ops:
+            warp = [
+                self.clocks[c]
+                for c, a in enumerate(self.agents)
+                if (a.cta, a.warp) == (event.agent.cta, event.agent.warp)
+            ]
+            self.registers.waited(event.agent.cta, event.agent.warp, warp)
+
+    def _idle_waits(self) -> list[Diagnostic]:
+        """P120: a wait by a thread that never committed, where some access needed the operations of another thread's
+        queue."""
+        found: dict[str, Diagnostic] = {}
+        for pair in self.races.pairs.values():
+            for wait in self.idle:
+                needed = pair.earlier
+                if needed.queue == wait.queue and needed.agent.cta == wait.agent.cta and needed.agent is not wait.agent:
+                    path = wait.site.path if wait.site is not None else ""
+                    column = self.columns.agent(wait.agent)
+                    known = self.clocks[pair.later.column].rows[C, column] > 0
+                    if path not in found and known:
+                        found[path] = finding(
+                            "P120",
+                            f"{of(wait.agent)} waits for {wait.queue} groups but has committed none: they belong to "
+                            f"{of(needed.agent)}",
+                            wait.site,
+                            help="wait in the thread that issues and commits, then meet at a barrier",
+                        )
+        return list(found.values())
+
+    # -- fences and meetings
+    # ----------------------------------------------------------------------------------------------
+
+    def _fence(self, event: ev.Fence) -> None:
+        column = self._tick(event.agent, event.site)
+        clock, number = self.clocks[column], self.numbers[column]
+        if event.what == "mbarrier_init":
+            self.protocol.init_fence(column)
+        elif event.what == "wgmma":
+            self.registers.fence(column, number)
+        elif event.what in SPACES:
+            space = SPACES[event.what]
+            self.fenced[column][space] = number
+            held = self.held[column]
+            for rule in ("own", "seen"):
+                row = FENCED[rule, space]
+                for at in (row, row + READS):
+                    if held is not None:
+                        np.maximum(clock.rows[at], held.rows[at], out=clock.rows[at])
+                    clock.rows[at, column] = number
+            row = FENCED["seen", space]
+            np.maximum(clock.rows[row], clock.rows[V], out=clock.rows[row])
+            np.maximum(clock.rows[row + READS], clock.rows[R], out=clock.rows[row + READS])
+            clock.bits[PUB] |= clock.bits[DONE] & self.copies[column]
+            clock.bits[PUB_SEEN] |= (clock.bits[SEEN] & self.generic) | clock.bits[PUB]
+            if held is not None:
+                clock.bits[PUB] |= held.bits[PUB]
+                clock.bits[PUB_SEEN] |= held.bits[PUB_SEEN]
+
+    def _join(self, event: ev.Join) -> None:
+        columns = [self._tick(agent, event.site) for agent in event.members]
+        merged = self.clocks[columns[0]].copy()
+        for column in columns[1:]:
+            merged.join(self.clocks[column])
+        for column in columns:
+            if event.strength == "all":
+                self.clocks[column].rows[:] = merged.rows
+                self.clocks[column].bits[:] = merged.bits
+                self.released[column] = self.numbers[column]
+            else:
+                self.clocks[column].join_rows(merged, (C,), CONTROL_BITS)
+
+    # -- barriers
+    # -----------------------------------------------------------------------------------------------------------
+
+    def _init(self, event: ev.Init) -> None:
+        self.protocol.init(event, self._tick(event.agent, event.site))
+
+    def _contrib(self, event: ev.Contrib) -> None:
+        if isinstance(event.by, ev.Agent):
+            column = self._tick(event.by, event.site)
+            self.protocol.contribution(event, column)
+            self.released[column] = self.numbers[column]
+            return
+        bits, _ = self.ops[event.by.id]
+        issued, column, number = self.issued[event.by.id]
+        mine = [bits.get(event.barrier[0], bits[-1])]
+        if event.form == "triggered":
+            earlier = self.copies[column]
+            mine += [b for b in range(self.bits) if earlier >> b & 1 and b < mine[0]]
+        self.protocol.landing(event, issued, column, number, mine)
+
+    def _phase(self, event: ev.Phase) -> None:
+        self.protocol.phase(event)
+
+    def _wait(self, event: ev.Wait) -> None:
+        self.protocol.wait(event, self._tick(event.agent, event.site))
+
+    def _pass(self, event: ev.Pass) -> None:
+        self.protocol.passed(event, self._tick(event.agent, event.site))
+
+    def _nb(self, event: ev.NamedArrive) -> None:
+        column = self._tick(event.agent, event.site)
+        self.protocol.named(event, column)
+        self.released[column] = self.numbers[column]
+
+    def _nb_gen(self, event: ev.NamedGeneration) -> None:
+        self.protocol.named_generation(event)
+
+    def _cl_arrive(self, event: ev.ClusterArrive) -> None:
+        column = self._tick(event.agent, event.site)
+        self.protocol.cluster_arrive(event, column)
+        self.released[column] = self.numbers[column]
+
+    def _cl_gen(self, event: ev.ClusterGeneration) -> None:
+        self.protocol.cluster_generation(event)
+
+    def _cl_wait(self, event: ev.ClusterWait) -> None:
+        self.protocol.cluster_wait(event, self._tick(event.agent, event.site))
+
+
+def written_shapes(setup: ev.Setup) -> dict[str, tuple[int, ...]]:
+    """The extents of the tensors that the kernel may write; only they can race."""
+    from cake.ir.evaluate import evaluate
+
+    return {
+        t.name: tuple(int(evaluate(e, setup.values)) for e in t.shape)
+        for t in setup.kernel.tensors
+        if t.direction != "in"
+    }
+
+
+assert BITS == 7 and CONTROL_ROWS == (C, R)

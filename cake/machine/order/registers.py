@@ -1,0 +1,83 @@
+"""Registers of wgmma operations (D206) and the fence before one reads registers that others wrote (F306).
+
+A wgmma reads its accumulators and a register A operand, and writes its accumulators, until its group has been waited
+for by the same warp (PTX ISA 9.7.15.6.2; axiom A1 extends only the reads of shared operands to the warpgroup).
+Several in flight may accumulate into the same registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cake.diagnostics import Diagnostic
+from cake.machine import events as ev
+from cake.machine.order.clocks import DONE, Clock
+from cake.machine.order.report import finding, of
+
+Home = tuple[int, int, str]
+"""Which registers: CTA, warp, tile."""
+
+
+@dataclass(slots=True)
+class InFlight:
+    """A register operand of an operation that may be unfinished."""
+
+    region: ev.RegisterRegion
+    mode: str
+    bit: int
+    op: ev.AsyncOp
+
+
+def overlap(a: ev.RegisterRegion, b: ev.RegisterRegion) -> bool:
+    """The two parts of one tile share a register."""
+    if a.lead != b.lead and a.lead and b.lead:
+        return False
+    for p, q in ((a.rows, b.rows), (a.cols, b.cols)):
+        if p is not None and q is not None and (p[1] <= q[0] or q[1] <= p[0]):
+            return False
+    return True
+
+
+class Registers:
+    """The tracked tiles of all warps."""
+
+    def __init__(self) -> None:
+        self.flying: dict[Home, list[InFlight]] = {}
+        self.touched: dict[tuple[Home, int], int] = {}
+        self.fenced: dict[int, int] = {}
+        self.findings: dict[tuple[str, str], Diagnostic] = {}
+
+    def fence(self, column: int, number: int) -> None:
+        """wgmma.fence by an agent."""
+        self.fenced[column] = number
+
+    def access(self, event: ev.Access, region: ev.RegisterRegion, column: int, number: int, clock: Clock) -> None:
+        """A thread touches its registers."""
+        home = region.cta, region.warp, region.tile
+        self.touched[home, column] = number
+        for use in self.flying.get(home, ()):
+            conflict = use.mode != "r" or event.effect.mode != "r"
+            if conflict and not clock.has(use.bit, DONE) and overlap(use.region, region):
+                verb = "reads" if event.effect.mode == "r" else "writes"
+                message = f"{of(event.agent)} {verb} `{region.tile}` while a wgmma uses it"
+                self._add("D206", message, event.site, "wait for the wgmma group, or use another tile")
+
+    def issue(self, event: ev.Issue, region: ev.RegisterRegion, mode: str, columns: list[int], bit: int) -> None:
+        """A wgmma starts to use registers."""
+        home = region.cta, region.warp, region.tile
+        for column in columns:
+            if self.fenced.get(column, 0) <= self.touched.get((home, column), 0):
+                message = f"a wgmma uses `{region.tile}`, accessed by {of(event.agent)} since its last wgmma fence"
+                self._add("F306", message, event.site, "fence.wgmma before the first wgmma after an access")
+        self.flying.setdefault(home, []).append(InFlight(region, mode, bit, event.op))
+
+    def waited(self, cta: int, warp: int, clocks: list[Clock]) -> None:
+        """Forget what both halves of a warp know to be finished."""
+        for (where, number, _), uses in self.flying.items():
+            if where == cta and number == warp:
+                uses[:] = [u for u in uses if not all(c.has(u.bit, DONE) for c in clocks)]
+
+    def _add(self, code: str, message: str, site: ev.Site | None, help: str) -> None:
+        key = code, site.path if site is not None else ""
+        if key not in self.findings:
+            self.findings[key] = finding(code, message, site, help=help)

@@ -1,0 +1,193 @@
+"""Shadow memory: for each byte of shared memory and each element of a written tensor, the last write and the reads
+since.
+
+Bytes that were always accessed together share a cell; a region that cuts through a cell splits it. Regions recur
+(slots of a ring), so after the first round the cells no longer change and an access costs what its region has in cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal
+
+import numpy as np
+
+from cake.machine import events as ev
+
+
+@dataclass(slots=True, eq=False)
+class Access:
+    """One access of a thread or of an asynchronous operation. ``column`` and ``number`` place it in its agent's
+    program (an operation: its issue); ``bit`` is the operation's place in the sets, None for a thread's access.
+    ``lanes``: both halves of the warp make it. ``stale``: the agent fenced after its last release and before this
+    access, so the fence was meant for it and comes too early."""
+
+    agent: ev.Agent
+    column: int
+    number: int
+    site: ev.Site | None
+    effect: ev.Effect
+    op: ev.AsyncOp | None = None
+    bit: int | None = None
+    queue: str | None = None
+    lanes: bool = False
+    atomic: bool = False
+    stale: bool = False
+    unwritten: bool = False
+
+    @property
+    def writes(self) -> bool:
+        """It changes memory."""
+        return self.effect.mode != "r"
+
+    @property
+    def asynchronous(self) -> bool:
+        """It goes through the async proxy."""
+        return self.effect.proxy == "async"
+
+
+ReadKey = tuple[Literal["thread", "early", "op"], int]
+
+
+@dataclass(slots=True, eq=False)
+class Cell:
+    """What is known of some bytes: the last write and the reads since. Where a whole warp writes, its halves come one
+    after the other, so both halves' last writes are kept, and ``pending`` holds for each half what it has yet to be
+    compared with."""
+
+    size: int
+    writes: list[Access] = field(default_factory=list)
+    reads: dict[ReadKey, Access] = field(default_factory=dict)
+    pending: dict[str, list[Access]] = field(default_factory=dict)
+
+    def split(self, size: int) -> Cell:
+        """Take ``size`` bytes out of this cell into a new one."""
+        self.size -= size
+        pending = {half: list(accesses) for half, accesses in self.pending.items()}
+        return Cell(size, list(self.writes), dict(self.reads), pending)
+
+    def read(self, access: Access) -> None:
+        """Remember a read; an agent's later read stands for its earlier ones, but one that came before any write is
+        kept."""
+        if not self.writes:
+            access.unwritten = True
+        if access.bit is not None:
+            self.reads["op", access.bit] = access
+        else:
+            self.reads["early" if access.unwritten else "thread", access.column] = access
+
+    def rivals(self, access: Access) -> list[Access]:
+        """Earlier accesses that ``access`` may conflict with."""
+        if not access.writes:
+            return self.writes
+        if self._goes_on(access):
+            return [*self.pending.get(access.agent.half, ()), *self.reads.values()]
+        return [*self.writes, *self.reads.values()]
+
+    def _goes_on(self, access: Access) -> bool:
+        """The last write was by lanes of the same warp: the halves of one sequence of writes."""
+        return access.lanes and bool(self.writes) and self.writes[0].lanes and same_warp(self.writes[0], access)
+
+    def write(self, access: Access) -> None:
+        """Remember a write."""
+        half = access.agent.half
+        other = "R" if half == "L" else "L"
+        reads = list(self.reads.values())
+        self.reads = {}
+        if self._goes_on(access):
+            self.pending[half] = []
+            self.pending.setdefault(other, []).extend(reads)
+            self.writes = [*(w for w in self.writes if w.agent.half != half), access]
+            return
+        self.pending = {other: [*self.writes, *reads]} if access.lanes else {}
+        self.writes = [access]
+
+
+def same_warp(a: Access, b: Access) -> bool:
+    """Both were made by (or issued by) one warp."""
+    return a.agent.cta == b.agent.cta and a.agent.warp == b.agent.warp
+
+
+class Space:
+    """One linear memory: the bytes of a CTA's shared memory, or the elements of a tensor."""
+
+    def __init__(self, size: int) -> None:
+        self.owner = np.zeros(size, dtype=np.int32)
+        self.cells = [Cell(size)]
+        self.known: dict[ev.Spans, tuple[int, list[int]]] = {}
+
+    def at(self, spans: ev.Spans) -> list[Cell]:
+        """The cells that make up ``spans``, splitting those that reach beyond."""
+        version = len(self.cells)
+        found = self.known.get(spans)
+        if found is None or found[0] != version:
+            numbers = self._cut(spans)
+            found = self.known[spans] = (len(self.cells), numbers)
+        return [self.cells[n] for n in found[1]]
+
+    def _cut(self, spans: ev.Spans) -> list[int]:
+        if not spans:
+            return []
+        parts = [self.owner[lo:hi] for lo, hi in spans]
+        numbers, counts = np.unique(np.concatenate(parts), return_counts=True)
+        result = []
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            if count == self.cells[number].size:
+                result.append(number)
+                continue
+            fresh = len(self.cells)
+            self.cells.append(self.cells[number].split(count))
+            for lo, hi in spans:
+                part = self.owner[lo:hi]
+                part[part == number] = fresh
+            result.append(fresh)
+        return result
+
+
+def box_spans(box: tuple[tuple[int, int], ...], shape: tuple[int, ...]) -> ev.Spans:
+    """The row-major element numbers of a box."""
+    if any(hi <= lo for lo, hi in box):
+        return ()
+    strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    *outer, (lo, hi) = box
+    grid = np.zeros(1, dtype=np.int64)
+    for (start, stop), stride in zip(outer, strides, strict=False):
+        grid = (grid[:, None] + np.arange(start, stop) * stride).ravel()
+    return ev.spans_of((grid + lo).tolist(), hi - lo)
+
+
+class Memory:
+    """The shared memories of the simulated CTAs, and the tensors that the kernel writes."""
+
+    def __init__(self, shared_bytes: int, shapes: dict[str, tuple[int, ...]]) -> None:
+        self.shared_bytes = shared_bytes
+        self.shapes = shapes
+        self.spaces: dict[int | str, Space] = {}
+        self.boxes: dict[ev.GlobalRegion, ev.Spans] = {}
+
+    def cells(self, region: ev.Region) -> list[Cell]:
+        """The cells of a region; none for registers and for tensors that nothing writes."""
+        if isinstance(region, ev.SharedRegion):
+            space = self.spaces.get(region.cta)
+            if space is None:
+                space = self.spaces[region.cta] = Space(self.shared_bytes)
+            return space.at(region.spans)
+        if isinstance(region, ev.GlobalRegion):
+            shape = self.shapes.get(region.tensor)
+            if shape is None:
+                return []
+            space = self.spaces.get(region.tensor)
+            if space is None:
+                space = self.spaces[region.tensor] = Space(prod(shape))
+            return space.at(self._numbers(region, shape))
+        return []
+
+    def _numbers(self, region: ev.GlobalRegion, shape: tuple[int, ...]) -> ev.Spans:
+        if region.spans is not None:
+            return region.spans
+        assert region.box is not None
+        spans = self.boxes.get(region)
+        if spans is None:
+            spans = self.boxes[region] = box_spans(region.box, shape)
+        return spans
