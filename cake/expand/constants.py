@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from cake.diagnostics import Findings, Label
 from cake.expand import expressions as ex
 from cake.expand.context import Abort, KernelContext
-from cake.expand.values import Scalar
+from cake.expand.values import Poison, Scalar
 from cake.ir import surface as s
 from cake.ir.expr import Const
 
@@ -38,7 +38,7 @@ def bind_constants(ctx: KernelContext, overrides: Mapping[str, Value]) -> None:
         try:
             _bind(ctx, const, overrides)
         except Abort:
-            continue
+            ctx.env.setdefault(const.name, Poison())
 
 
 def _bind(ctx: KernelContext, const: s.Const, overrides: Mapping[str, Value]) -> None:

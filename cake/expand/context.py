@@ -191,14 +191,25 @@ class RoleContext:
         self.fill: FillState | None = None
         self.queues: dict[str, list[Handle]] = {}
         self.generic: set[str] = set()
-        self.releases: dict[tuple[Any, ...], int] | None = None
-        self.first_pass: dict[tuple[Any, ...], int] | None = None
+        self.releases: dict[tuple[Any, ...], Any] | None = None
+        self.first_pass: dict[tuple[Any, ...], Any] | None = None
+        self.counts: dict[tuple[Any, ...], Any] = {}
         self.first_condition: Expr | None = None
         self.path: tuple[int, ...] = ()
+        self.control: list[str] = []
         self.unstored: dict[str, Handle] = {}
         self.bulk = False
         self.loads: dict[str, list[tuple[Expr, Expr]]] = {}
         self.hint: str | None = None
+
+    @contextmanager
+    def under(self, control: str) -> Iterator[None]:
+        """Inside a run-time condition or loop, in words: moves of a fill may not depend on it."""
+        self.control.append(control)
+        try:
+            yield
+        finally:
+            self.control.pop()
 
     @property
     def threads(self) -> int:
@@ -253,7 +264,8 @@ class RoleContext:
 
 @dataclass
 class FillState:
-    """A fill in progress: what has been written to the stage, to prove that every byte is written exactly once."""
+    """A fill in progress: what has been written to the stage, to prove that every byte is written exactly once. ``depth``: how
+    many run-time conditions and loops the fill itself is in."""
 
     handle: Handle
     ring: RingInfo
@@ -261,4 +273,5 @@ class FillState:
     boxes: list[tuple[str, tuple[tuple[int, int], ...], Span | None]] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     symbolic: bool = False
+    depth: int = 0
 

@@ -429,7 +429,9 @@ def bind_turns(ctx: KernelContext) -> None:
     """Turns belong to roles."""
     for t in ctx.kernel.turns:
         if t.role not in ctx.roles:
-            ctx.error("T001", f"there is no role `{t.role}`", t.span)
+            near = difflib.get_close_matches(t.role, list(ctx.roles), n=1)
+            hint = f"did you mean `{near[0]}`?" if near else None
+            ctx.error("T001", f"there is no role `{t.role}`", t.span, help=hint)
             ctx.env.setdefault(t.name, Poison())
             continue
         try:

@@ -7,6 +7,8 @@ in flight) and must end in the same state, so that counts are constants.
 
 from __future__ import annotations
 
+from typing import Any
+
 from cake.diagnostics import Span
 from cake.expand import expressions as ex
 from cake.expand.context import RoleContext, State
@@ -262,15 +264,17 @@ def run_range(ctx: RoleContext, stmt: s.For, call: s.Call) -> None:
         return
     if step != 1:
         ctx.refuse("T022", "a split loop has step 1", call.span)
-    start = lo
+    start, path = lo, ctx.path
     bounds = [ex.int_expr(ctx, e, "as a split") for e in stmt.split]
     for i, bound in enumerate([*bounds, hi]):
         end = bound
         if i < len(bounds):
             end = _clamp(ctx, start, bound, hi)
             end = _name_bound(ctx, stmt, end, f"split{i + 1}")
+        ctx.path = (*path, i)
         piece(ctx, stmt, start, end, 1, i)
         start = end
+    ctx.path = path
 
 
 def _name_bound(ctx: RoleContext, stmt: s.For, bound: Expr, part: str) -> Expr:
@@ -314,11 +318,12 @@ def piece(ctx: RoleContext, stmt: s.For, lo: Expr, hi: Expr, step: int, number: 
     before_env = {n: ctx.env.get(n, v) for n, v in before_env.items()}
     var = Sym(name=stmt.var)
     saved_first, saved_condition, saved_releases = ctx.first_pass, ctx.first_condition, ctx.releases
+    saved_counts = ctx.counts
     counter, queues = ctx.counter, {n: list(q) for n, q in ctx.queues.items()}
     # First iteration.
     ctx.releases = {}
     ctx.first_pass = ctx.first_condition = None
-    with ctx.scope(), ctx.block():
+    with ctx.scope(), ctx.under("loop"), ctx.block():
         ctx.env = {**before_env, stmt.var: Scalar(var)}
         _declare(ctx, var, lo, hi, step)
         # As a range of one value rather than an equality: the loop variable then stays in every question asked.
@@ -331,8 +336,8 @@ def piece(ctx: RoleContext, stmt: s.For, lo: Expr, hi: Expr, step: int, number: 
     ctx.first_condition = Apply(op=">", args=(var, lo), dtype="bool")
     for _ in range(ROUNDS):
         ctx.counter, ctx.queues = counter, {n: list(q) for n, q in queues.items()}
-        ctx.state = entry.copy()
-        with ctx.scope(), ctx.block() as body:
+        ctx.state, ctx.counts = entry.copy(), {}
+        with ctx.scope(), ctx.under("loop"), ctx.block() as body:
             ctx.env = {**before_env, stmt.var: Scalar(var)}
             _declare(ctx, var, lo, hi, step)
             run_block(ctx, stmt.body)
@@ -341,7 +346,10 @@ def piece(ctx: RoleContext, stmt: s.For, lo: Expr, hi: Expr, step: int, number: 
         entry.flights |= ctx.state.flights
     after = ctx.state
     _stable(ctx, before, first, after, runs is True, stmt)
+    profile = {site: (recorded.get(site), count) for site, count in ctx.counts.items()}
     ctx.first_pass, ctx.first_condition, ctx.releases = saved_first, saved_condition, saved_releases
+    ctx.counts = saved_counts
+    _enclosing(ctx, profile, stmt)
     ctx.emit(
         x.For(var=stmt.var, lo=lo, hi=hi, step=integer(step), piece=number, body=tuple(body), span=stmt.span)
     )
@@ -358,6 +366,24 @@ def piece(ctx: RoleContext, stmt: s.For, lo: Expr, hi: Expr, step: int, number: 
             ctx.env[name] = Unassigned(name)
     ctx.env[stmt.var] = Unassigned(stmt.var)
     ctx.facts.forget(stmt.var)
+
+
+def _enclosing(ctx: RoleContext, profile: dict[tuple[Any, ...], Any], stmt: s.For) -> None:
+    """What a loop's releases give back does not depend on the iteration of a loop around it (P109): only a loop's own first
+    iteration is told apart from the others."""
+    for site, counts in profile.items():
+        key = ("loop", *site)
+        ctx.counts[key] = counts
+        if ctx.releases is not None:
+            ctx.releases[key] = counts
+        elif ctx.first_pass is not None and ctx.first_pass.get(key, counts) != counts:
+            ctx.error(
+                "P109",
+                "a release in this loop gives back another number of stages in the first iteration of the loop around it",
+                stmt.span,
+                help="release what the inner loop kept after it, or make the two loops one",
+            )
+            return
 
 
 def _declare(ctx: RoleContext, var: Sym, lo: Expr, hi: Expr, step: int) -> None:
@@ -378,7 +404,7 @@ def _stable(ctx: RoleContext, before: State, first: State, after: State, runs: b
                 f"each iteration holds {c - b:+d} stages of `{ring}` compared with the one before",
                 stmt.span,
                 facts=(f"{a} held before the loop, {b} after its first iteration, {c} after the next",),
-                help="release what each iteration waits for; `release(keep=n)` gives back all but the newest n",
+                help="release what each iteration waits for; to keep more than one, split the first iterations off",
             )
             after.held[ring] = b
         elif not runs and a != c:

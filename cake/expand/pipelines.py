@@ -92,11 +92,12 @@ def release(ctx: RoleContext, ring: RingInfo, keep: int, span: Span) -> None:
     site = (span.line, span.column, ctx.path)
     if ctx.releases is not None:
         ctx.releases[site] = count
+    ctx.counts[site] = count
     first = ctx.first_pass.get(site, count) if ctx.first_pass is not None else count
-    if count == 0 and first == 0 and ctx.first_pass is None and ctx.releases is None:
+    if count == 0 and first == 0 and held == 0 and ctx.releases is None:
         ctx.refuse(
             "P109",
-            f"nothing of `{ring.name}` is held here beyond the {keep} to keep",
+            f"no stage of `{ring.name}` is held here",
             span,
             help="release after a wait; `release(keep=n)` gives back all but the newest n",
         )
@@ -159,7 +160,7 @@ def fill(ctx: RoleContext, ring: RingInfo, statement: s.With, call: s.Call) -> N
     ctx.cursors[cursor] = ring.stages
     slot = x.Slot(cursor=cursor)
     handle = Handle(statement.name or cursor, ring.name, slot, "fill", span=statement.span)
-    state = FillState(handle, ring)
+    state = FillState(handle, ring, depth=len(ctx.control))
     by_tma = ring.mechanisms.get(ctx.role.name, set()) <= {"tma.load"} and bool(ring.fields)
     executor: x.Executor = "one" if by_tma or ctx.solo else "lanes"
     ctx.emit(
@@ -252,7 +253,7 @@ def _fill_store(ctx: RoleContext, ring: RingInfo, statement: s.With) -> None:
         instance_barrier(ctx, why, span),
         x.Cursor(cursor=name, form="copy", source=cursor, reason="handle", span=span),
     )
-    state = FillState(handle, ring)
+    state = FillState(handle, ring, depth=len(ctx.control))
     ctx.emit(*_body(ctx, state, statement))
     ctx.emit(
         x.Fence(what="async_shared", reason=why, span=span),
@@ -273,6 +274,17 @@ def note_write(ctx: RoleContext, ref: Reference, kind: str, span: Span) -> None:
     if state is None or ref.handle is not state.handle:
         return
     state.kinds.add(kind)
+    if len(ctx.control) > state.depth:
+        if kind == "tma.load":
+            control = ctx.control[state.depth]
+            ctx.refuse(
+                "D209",
+                f"a fill of `{state.ring.name}` writes a constant number of bytes, and this load depends on a {control}",
+                span,
+                help="unroll the loop" if control == "loop" else "load always: rows outside the tensor are filled with zeros",
+            )
+        state.symbolic = True
+        return
     box: list[tuple[int, int]] = []
     for sub, extent in zip(ref.subs, ref.storage.extents, strict=True):
         if isinstance(sub, x.Range):

@@ -383,12 +383,12 @@ def run_if(ctx: RoleContext, branches: tuple[s.Branch, ...], orelse: tuple[s.Stm
     before_env, before = dict(ctx.env), ctx.state.copy()
     queues = {name: list(q) for name, q in ctx.queues.items()}
     unstored = dict(ctx.unstored)
-    with ctx.scope(), ctx.block() as then:
+    with ctx.scope(), ctx.under("condition"), ctx.block() as then:
         ctx.facts.assume(cond)
         run_block(ctx, branch.body)
     env_a, state_a, unstored_a = ctx.env, ctx.state, ctx.unstored
     ctx.env, ctx.state, ctx.queues, ctx.unstored = dict(before_env), before.copy(), queues, unstored
-    with ctx.scope(), ctx.block() as other:
+    with ctx.scope(), ctx.under("condition"), ctx.block() as other:
         ctx.facts.assume(Apply(op="not", args=(cond,), dtype="bool"))
         run_if(ctx, branches[1:], orelse, span)
     ctx.unstored.update(unstored_a)
