@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import ml_dtypes
@@ -122,7 +123,7 @@ def placed(buffers: list[dict[str, Any]]) -> tuple[tuple[x.Buffer, ...], int]:
 
 def kernel(
     tensors: list[x.Tensor],
-    body: list[x.Stmt],
+    body: Sequence[Any],
     *,
     warps: int = 4,
     tiles: dict[str, TileType] | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def get(name: str, ref: x.Ref) -> x.Op:
     return s.op("load_scalar", dst=Sym(name=name), src=ref)
 
 
-def role(name: str, first_warp: int, body: list[x.Stmt], **more: Any) -> x.Role:
+def role(name: str, first_warp: int, body: Sequence[Any], **more: Any) -> x.Role:
     """A role of one warp."""
     return x.Role.model_validate({"name": name, "first_warp": first_warp, "warps": 1, "body": tuple(body), **more})
 
@@ -137,7 +138,7 @@ def test_second_initialisation() -> None:
     assert code(kernel, C) == "P113"
 
 
-def cluster_kernel(body: list[x.Stmt], **more: Any) -> x.Kernel:
+def cluster_kernel(body: Sequence[Any], **more: Any) -> x.Kernel:
     tensors = [s.tensor("c", "i32", 2, out=True)]
     return s.kernel(tensors, body, warps=1, cluster=2, barriers={"b": (1, 1)}, **more)
 
