@@ -168,7 +168,7 @@ class GlobalAddress:
                 base.append(_strided(q.base, stride))
             if q.reg != Index():
                 offset.append(_strided(str(q.reg), stride))
-        ctype = f"{'const ' if self.tensor.direction == 'in' else ''}{CTYPE[self.tensor.dtype]}*"
+        ctype = f"{'const ' if self.tensor.direction == 'in' else ''}{CTYPE[self.tensor.dtype]} *"
         start = tensor_pointer(self.role, self.tensor)
         pointer = self.role.hoist(ctype, "at", f"{start} + ({' + '.join(base)})" if base else start)
         return " + ".join([pointer, *offset])

@@ -188,7 +188,8 @@ class RoleContext:
             self.line("{")
             self.writer.depth += 1
         for (ctype, value), (name, _) in hoists.items():
-            self.line(f"{ctype} {name};" if value == name else f"const {ctype} {name} = {value};")
+            const = f"{ctype[:-1]}*const" if ctype.endswith("*") else f"const {ctype}"
+            self.line(f"{ctype} {name};" if value == name else f"{const} {name} = {value};")
         self.writer.splice(inner)
         if hoists and not self.flat:
             self.writer.depth -= 1
@@ -229,11 +230,15 @@ class RoleContext:
             return
         outer, self.writer = self.writer, Writer()
         self.writer.span = outer.span
+        names = self._local if self._hoists is not None else self.names
+        var = names.fresh(var)
         yield Index.var(var, unit)
+        names.release(var)
         inner, self.writer = self.writer, outer
-        self._loop(f"for (int {var} = {first}; {var} < {count}; ++{var})", inner)
+        self.loop(f"for (int {var} = {first}; {var} < {count}; ++{var})", inner)
 
-    def _loop(self, head: str, inner: Writer) -> None:
+    def loop(self, head: str, inner: Writer) -> None:
+        """A fully unrolled loop around lines written before."""
         self.line("#pragma unroll")
         if len(inner.lines) == 1:
             self.line(head)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cake.codegen.context import KernelContext, RoleContext
 from cake.codegen.device import device_code, device_names
+from cake.codegen.parameters import Parameter
 from cake.codegen.statements import declare, emit_body
 from cake.codegen.writer import Writer
 from cake.ir import expanded as x
@@ -71,9 +72,13 @@ def _constant_order(kernel: x.Kernel) -> list[str]:
 def _params(unit: KernelContext, out: Writer) -> None:
     out.line("struct Params {")
     for q in unit.parameters:
-        out.line(f"    const {q.ctype} *{q.ident};" if q.kind == "map" else f"    {q.ctype} {q.ident};")
+        out.line(f"    const {q.ctype} *{q.ident};" if q.kind == "map" else f"    {_declaration(q)};")
     out.line("};")
     out.line()
+
+
+def _declaration(q: Parameter) -> str:
+    return f"{q.ctype}{'' if q.ctype.endswith('*') else ' '}{q.ident}"
 
 
 def _role(unit: KernelContext, role: x.Role) -> tuple[str, Writer]:
@@ -146,7 +151,7 @@ def _kernel(unit: KernelContext, roles: list[tuple[str, Writer]]) -> Writer:
     entry.span = None
     out = Writer()
     arguments = ", ".join(
-        f"const __grid_constant__ {q.ctype} {q.ident}" if q.kind == "map" else f"{q.ctype} {q.ident}" for q in unit.parameters
+        f"const __grid_constant__ {q.ctype} {q.ident}" if q.kind == "map" else _declaration(q) for q in unit.parameters
     )
     bounds = f"__launch_bounds__({kernel.threads}, 1)"
     cluster = f" __cluster_dims__({kernel.cluster}, 1, 1)" if kernel.cluster > 1 else ""

@@ -38,7 +38,7 @@ _RESERVED = set(
     unsigned using virtual void volatile while xor int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t bf16 f16
     e4m3 e5m2 TensorMap Cursor Params min max abs threadIdx blockIdx blockDim gridDim warpSize lane warp thread elected one
     smem smem16 warp_id p instance cta grid rank frag_row frag_col exp2 exp log log2 sqrt rsqrt tanh erf erff NULL INFINITY NAN
-    linux unix assert printf i j
+    linux unix assert printf infinity
     """.split()
 )
 
@@ -56,6 +56,10 @@ class Names:
         if key not in self._known:
             self._known[key] = self.fresh(name.upper() if kind == "constant" else name)
         return self._known[key]
+
+    def release(self, name: str) -> None:
+        """Free a name whose scope has ended."""
+        self._taken.discard(name)
 
     def adopt(self, other: Names) -> None:
         """Take the names of ``other`` as used."""

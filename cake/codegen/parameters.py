@@ -31,7 +31,7 @@ def parameters(kernel: x.Kernel, names: Names | None = None) -> list[Parameter]:
     out: list[Parameter] = []
     for t in kernel.tensors:
         const = "const " if t.direction == "in" else ""
-        out.append(Parameter("tensor", t.name, f"{const}{CTYPE[t.dtype]}*", names.get("tensor", t.name)))
+        out.append(Parameter("tensor", t.name, f"{const}{CTYPE[t.dtype]} *", names.get("tensor", t.name)))
     for s in kernel.scalars:
         out.append(Parameter("scalar", s.name, CTYPE[s.dtype], names.get("sym", s.name)))
     for d in kernel.dims:

@@ -1,1 +1,61 @@
-// select
+// ---- argmax by groups of four: the best maximum so far, its group, and the members by which to find it there ----
+
+struct Best4 {
+    float top, a, b, c, group;
+};
+
+// -0.0 that the compiler cannot fold (the grid has one row). Adding it copies a value on the FMA pipe, which argmax leaves idle,
+// while a move or a select would go to the ALU, which it saturates.
+__device__ __forceinline__ float negative_zero()
+{
+    return __uint_as_float(0x80000000u | blockIdx.y);
+}
+
+__device__ __forceinline__ Best4 best4(float a, float b, float c, float d)
+{
+    return {fmaxf(fmaxf(fmaxf(a, b), fmaxf(c, d)), -infinity), a, b, c, 0.0f};
+}
+
+// Keep group `group` if its maximum is greater: ties go to the group seen first.
+__device__ __forceinline__ void keep(Best4 &best, int group, float a, float b, float c, float d)
+{
+    const float top = fmaxf(fmaxf(a, b), fmaxf(c, d));
+    asm("{\n"
+        ".reg .pred p;\n"
+        "setp.gt.f32 p, %5, %0;\n"
+        "@p add.f32 %0, %5, %10;\n"
+        "@p add.f32 %1, %6, %10;\n"
+        "@p add.f32 %2, %7, %10;\n"
+        "@p add.f32 %3, %8, %10;\n"
+        "@p add.f32 %4, %9, %10;\n"
+        "}\n"
+        : "+f"(best.top), "+f"(best.a), "+f"(best.b), "+f"(best.c), "+f"(best.group)
+        : "f"(top), "f"(a), "f"(b), "f"(c), "f"(float(group)), "f"(negative_zero()));
+}
+
+// The first of a group's four columns whose value is the maximum.
+__device__ __forceinline__ int which(const Best4 &best, int a, int b, int c, int d)
+{
+    return best.a == best.top ? a : best.b == best.top ? b : best.c == best.top ? c : d;
+}
+
+// ---- argmax element by element ----
+
+template <typename T>
+__device__ __forceinline__ void keep(T &best, int &column, T value, int at)
+{
+    if (value > best) {
+        best = value;
+        column = at;
+    }
+}
+
+// Of two candidates the better, of equals the lower column.
+template <typename T>
+__device__ __forceinline__ void keep_lowest(T &best, int &column, T other, int at)
+{
+    if (other > best || (other == best && at < column)) {
+        best = other;
+        column = at;
+    }
+}

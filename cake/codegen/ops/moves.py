@@ -62,7 +62,7 @@ class Memory:
 
 def _width(node: x.Op, memory: Memory, m: RegisterMap) -> int:
     """Elements an access."""
-    run = memory.run(m)
+    run = memory.run(m) if memory.dtype != "bool" else 1
     where = node.expr("where")
     proven = node.attrs.get("vector")
     if proven is not None:
@@ -275,7 +275,7 @@ def _cp_async(role: RoleContext, node: x.Op) -> None:
                 index = f"{index} + {reg}"
             bound = role.expr(extent, UNARY)
             inside.append(f"unsigned({index}) < unsigned({bound})")
-        ctype = f"{'const ' if tensor.direction == 'in' else ''}{CTYPE[tensor.dtype]}*"
+        ctype = f"{'const ' if tensor.direction == 'in' else ''}{CTYPE[tensor.dtype]} *"
         start_ptr = f"p.{role.unit.names.get('tensor', tensor.name)} + ({' + '.join(base)})"
         pointer = role.hoist(ctype, "from", start_ptr) if role.threads % per_row == 0 else start_ptr
         source = " + ".join([pointer, *offset])

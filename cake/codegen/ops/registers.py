@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from cake.codegen.context import RoleContext
 from cake.codegen.elementwise import NARROW, Expression, literal
 from cake.codegen.errors import unsupported
@@ -10,6 +13,7 @@ from cake.codegen.names import VALUE
 from cake.codegen.ops.registry import op
 from cake.codegen.ops.words import domain_of, map_of, target, value_domain, word
 from cake.codegen.tiles import Site
+from cake.codegen.writer import Writer
 from cake.ir import expanded as x
 from cake.ir.expr import Const, Reg, walk
 from cake.ir.layout import QUAD, RegisterMap
@@ -109,8 +113,19 @@ def _shuffles(m: RegisterMap, axis: int) -> tuple[int, ...]:
     if kind in ("uniform", "perwarp") or (m.rows, m.cols) == (1, 1):
         return ()
     if kind == "rowwise":
-        return () if axis == 1 or m.rows == 1 else (16, 8, 4, 2, 1)
-    return () if axis == 0 else (16, 8, 4, 2, 1)
+        return () if axis == 1 or m.rows == 1 else (1, 2, 4, 8, 16)
+    return () if axis == 0 else (1, 2, 4, 8, 16)
+
+
+@contextmanager
+def _butterfly(role: RoleContext, distances: tuple[int, ...]) -> Iterator[str]:
+    """A loop over lane distances; what is written inside runs for each of them (not at all if there are none)."""
+    outer, role.writer = role.writer, Writer()
+    role.writer.span = outer.span
+    yield "lanes"
+    inner, role.writer = role.writer, outer
+    if distances:
+        role.loop(f"for (int lanes = {distances[0]}; lanes <= {distances[-1]}; lanes *= 2)", inner)
 
 
 @op("reduce")
@@ -151,8 +166,8 @@ def _reduce(role: RoleContext, node: x.Op) -> None:
                 role.line(f"{a} = {_combine(function, dtype, a, b)};")
             width = half
         if node.attrs.get("scope") == "warp":
-            for distance in _shuffles(m, axis):
-                role.line(f"{total} = {_combine(function, dtype, total, f'shuffle_xor({total}, {distance})')};")
+            with _butterfly(role, _shuffles(m, axis)) as lanes:
+                role.line(f"{total} = {_combine(function, dtype, total, f'shuffle_xor({total}, {lanes})')};")
         if dtype in NARROW:
             role.line(f"{total} = round_{dtype}({total});")
     base = storage.base(dst.lead) + _slice_base(role, dst)
@@ -207,7 +222,7 @@ def _argreduce(role: RoleContext, node: x.Op) -> None:
                     role.line(f"keep({b}, {k.div(4)}, {values});")
             first = [_column_of(role, m, _member(m, 1, r, Index.of(k))) for k in range(4)]
             stride = _stride(m)
-            role.line(f"{c} = {stride} * {b}.group + which({b}, {', '.join(first)});")
+            role.line(f"{c} = {stride} * int({b}.group) + which({b}, {', '.join(first)});")
             total = f"{b}.top"
         else:
             role.line(f"{b} = {element(r, Index())[0]};")
@@ -218,8 +233,8 @@ def _argreduce(role: RoleContext, node: x.Op) -> None:
                     role.line(f"keep({b}, {c}, {text}, {_column_of(role, m, at)});")
             total = b
         if node.attrs.get("scope") == "warp":
-            for distance in _shuffles(m, 1):
-                role.line(f"keep_lowest({total}, {c}, shuffle_xor({total}, {distance}), shuffle_xor({c}, {distance}));")
+            with _butterfly(role, _shuffles(m, 1)) as lanes:
+                role.line(f"keep_lowest({total}, {c}, shuffle_xor({total}, {lanes}), shuffle_xor({c}, {lanes}));")
     values_, indices = role.storage(dst.name), role.storage(index.name)
     v0, i0 = values_.base(dst.lead) + _slice_base(role, dst), indices.base(index.lead) + _slice_base(role, index)
     with role.unrolled(results, var="r") as r:
