@@ -77,6 +77,8 @@ def _maker(line: LogicalLine, file: str, findings: Findings) -> bool:
 
 def _declaration(tokens: list[Token], i: int, file: str) -> Fix | None:
     """`name = zeros((a, b), f32)` as a declaration, where its parts are plain."""
+    if i < 2 or tokens[0].type != "NAME":
+        return None
     name, equal, *prefix = tokens[:i]
     call = tokens[i + 2 :]
     if (
