@@ -59,6 +59,8 @@ def test_syntax_examples_are_clean(code: str) -> None:
         return
     assert parse_all(page.good)[1] == []
     assert {d.code for d in parse_all(page.fail)[1]} == {code}
+    whole = check(page.good)
+    assert not whole, "the good example is a kernel that compiles"
 
 
 def test_codes_are_only_added() -> None:
