@@ -123,8 +123,8 @@ class Instance:
         return slot.back if slot.cursor is None else self.counted[slot.cursor] - slot.back
 
     def meant(self, slot: x.Slot, slots: int, ahead: int = 0) -> int | None:
-        """The phase that the position means. A cursor that was set back still means the phase of its count where slot and
-        parity agree; else none that could be named."""
+        """The phase that the position means. A cursor that was set back still means the phase of its count where slot
+        and parity agree; else none that could be named."""
         position, number = self.position(slot), self.number(slot)
         agree = position % slots == number % slots and (position // slots - number // slots) % 2 == 0
         return number // slots + ahead if agree else None

@@ -1,16 +1,16 @@
-"""Every litmus program gets exactly its verdict, in every profile and schedule, and its file is what its builder says."""
+"""Every litmus program gets exactly its verdict, in every profile and schedule; its file is what its builder says."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.litmus.catalogue import frozen, kernel, text, verdicts
-from tests.litmus.registry import PROGRAMS
 
 from cake.ir import expanded as x
 from cake.ir.dtypes import numpy_dtype
 from cake.ir.expr import Const
 from cake.machine.order import Profile, check
+from tests.litmus.catalogue import frozen, kernel, text, verdicts
+from tests.litmus.registry import PROGRAMS
 
 TABLE = verdicts()
 CASES = [(name, size, codes) for name, row in TABLE.items() for size, codes in row.expected()]
@@ -77,7 +77,7 @@ def test_restart_in_every_schedule() -> None:
 
 
 def test_leak_is_unsafe_over_a_grid_of_tiles() -> None:
-    """37: single sizes pass; a checker that speaks for all sizes must look at slots + 1 tiles (docs/verification.md 1.3)."""
+    """37: single sizes pass; who speaks for all sizes must look at slots + 1 tiles (docs/verification.md 1.3)."""
     name = "37_tail_release_missing"
     verdict = {n: codes(name, {"tiles": n}) for n in range(1, 7)}
     assert [n for n, found in verdict.items() if found] == [4, 5, 6]

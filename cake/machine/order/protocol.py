@@ -10,11 +10,21 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from cake.diagnostics import Diagnostic
+from cake.ir import expanded as x
 from cake.machine import events as ev
 from cake.machine.order.clocks import DONE, READ, SEEN, SEEN_S, SEEN_X, C, Clock, control
 from cake.machine.order.layout import Columns, name
 from cake.machine.order.phases import Passed, PhaseLog, Source, control_row
 from cake.machine.order.report import finding, of, where
+from cake.machine.program import statements
+
+
+def executes(agent: ev.Agent, node: x.Node, role: x.Role) -> bool:
+    """``agent`` is one of those that a statement of ``role`` names."""
+    if agent.role != role.name or (agent.half == "R" and (node.executor != "lanes" or role.solo)):
+        return False
+    first = role.first_warp + agent.instance * role.warps
+    return agent.warp == first or not (node.executor == "one" or role.solo)
 
 
 @dataclass(slots=True)
@@ -39,6 +49,8 @@ class Protocol:
     """Barriers of one batch. ``clocks``: by agent column; ``numbers``: how many events each agent has had."""
 
     def __init__(self, setup: ev.Setup, columns: Columns, clocks: list[Clock], numbers: list[int]) -> None:
+        self.kernel = setup.kernel
+        self.agents = setup.agents
         self.columns = columns
         self.clocks = clocks
         self.numbers = numbers
@@ -239,6 +251,30 @@ class Protocol:
         for key, generation, event, before in self.mixed:
             if generation - 1 <= self.synced.get(key, -1):
                 self._mixed(key, generation, event, before)
+
+    def stuck(self) -> list[Diagnostic]:
+        """Of a run that stopped: a phase to which all that can arrive have arrived, and which lacks arrivals (P103)."""
+        found = []
+        for log in self.logs.values():
+            arrived = {s.column for s in log.sources if s.event.weight and s.bit is None}
+            got = sum(s.event.weight for s in log.sources)
+            if 0 < got < log.count and not self._arrivers(log.key) - arrived:
+                text = self.text(log.key)
+                whole = f"gets {got} arrivals from all that arrive there; its count is {log.count}"
+                message = f"phase {log.phase} of {text} {whole}"
+                events = [s.event for s in log.sources if s.event.weight]
+                witness = tuple(f"{e.weight} from {where(e)}" for e in events)
+                found.append(finding("P103", message, events[-1].site, witness=witness))
+        return found[:1]
+
+    def _arrivers(self, key: ev.BarrierKey) -> set[int]:
+        """The agents that a statement of the program makes arrive at a barrier."""
+        found = set()
+        for role in self.kernel.roles:
+            for node in statements(role.body):
+                if isinstance(node, x.Arrive) and node.barrier == key[1] and node.form != "expect":
+                    found |= {self.columns.agent(a) for a in self.agents if executes(a, node, role)}
+        return found
 
     def _separation(self, suspect: Suspect) -> None:
         log, event, phase = suspect.log, suspect.event, suspect.phase

@@ -170,10 +170,14 @@ class Races:
             return "D205", "syncwarp after what the elected lane waited for, or let all lanes wait"
         if pair.problem == "flight" and earlier.queue == "bulk":
             return "D207", "wait for the store's reads in the thread that issued it, then meet at a barrier"
-        threads = [a for a in (earlier, later) if a.op is None or a.queue == "cp_async"]
         one_role = (earlier.agent.cta, earlier.agent.role) == (later.agent.cta, later.agent.role)
-        if (len(threads) == 2 and one_role and earlier.agent.warp != later.agent.warp) or pair.sisters:
+        if one_role and (earlier.op is None or earlier.queue == "cp_async"):
+            warps = {self.agents[c].warp for c in pair.first | pair.second}
+            if len(warps) == 1:
+                return "D205", "syncwarp between the elected lane and its siblings"
             return "D204", "sync() between the warps of the role"
+        if pair.sisters:
+            return "D204", "sync() between the warps of the role, then release"
         if earlier.writes and later.writes:
             return "D203", "order the two writes, or give each its own bytes"
         if earlier.writes or earlier.unwritten:
@@ -190,12 +194,13 @@ class Races:
             elected = {(a.cta, a.warp) for c in made for a in (self.agents[c],) if a.half == "L"}
             if all(a.half == "R" and (a.cta, a.warp) in elected for a in agents):
                 return True
-        other = pair.earlier, pair.later
-        return all(a.op is None for a in other) and _one_warp(*other)
+        return False
 
     def _tell(self, code: str, help: str, pair: Pair) -> Diagnostic:
         earlier, later = pair.earlier, pair.later
         message = f"{_does(later)} {_VERB[pair.problem]} {_did(earlier)}"
+        if code == "D201" and earlier.unwritten:
+            message = f"{_does(earlier)} {_VERB['unordered']} {_did(later)}"
         labels = tuple(
             Label(span=a.site.span if a.site is not None else None, text=f"{when}: {_does(a)}")
             for when, a in (("first here", earlier), ("then", later))
@@ -237,10 +242,6 @@ _VERB: dict[Problem, str] = {
 
 def _path(access: Access) -> str:
     return access.site.path if access.site is not None else ""
-
-
-def _one_warp(a: Access, b: Access) -> bool:
-    return (a.agent.cta, a.agent.warp) == (b.agent.cta, b.agent.warp)
 
 
 def _what(access: Access) -> str:

@@ -88,7 +88,8 @@ class Order:
         self.fenced: list[dict[str, int]] = [{} for _ in range(count)]
         self.flags: dict[ev.Region, Clock] = {}
         self.held: list[Clock | None] = [None] * count
-        self.idle: list[ev.GroupWait] = []
+        self.idle: dict[tuple[ev.Agent, str], ev.GroupWait] = {}
+        self.committers: set[tuple[ev.Agent, str]] = set()
 
     def event(self, event: ev.Event) -> None:
         """The next event."""
@@ -110,7 +111,9 @@ class Order:
         self.findings += self.protocol.findings
         self.findings += self._idle_waits()
         self.findings += [*data, *self.registers.findings.values()]
-        if complete:
+        if not complete:
+            self.findings += self.protocol.stuck()
+        else:
             for cta, column, number, event in self.protocol.remote:
                 self.leaving.remote.append((cta, column, number, event, "P117"))
             self.findings += self.leaving.finish()
@@ -221,12 +224,13 @@ class Order:
 
     def _commit(self, event: ev.Commit) -> None:
         self._tick(event.agent, event.site)
+        self.committers.add((event.agent, event.queue))
 
     def _gwait(self, event: ev.GroupWait) -> None:
         column = self._tick(event.agent, event.site)
         clock = self.clocks[column]
         if event.committed == 0:
-            self.idle.append(event)
+            self.idle.setdefault((event.agent, event.queue), event)
         for op in event.ops:
             bits, issuer = self.ops[op.id]
             mine = self.agents[issuer].warp == event.agent.warp
@@ -247,21 +251,18 @@ class Order:
         """P120: a wait by a thread that never committed, where some access needed the operations of another thread's
         queue."""
         found: dict[str, Diagnostic] = {}
+        waits = [wait for key, wait in self.idle.items() if key not in self.committers]
         for pair in self.races.pairs.values():
-            for wait in self.idle:
-                needed = pair.earlier
-                if needed.queue == wait.queue and needed.agent.cta == wait.agent.cta and needed.agent is not wait.agent:
-                    path = wait.site.path if wait.site is not None else ""
-                    column = self.columns.agent(wait.agent)
-                    known = self.clocks[pair.later.column].rows[C, column] > 0
-                    if path not in found and known:
-                        found[path] = finding(
-                            "P120",
-                            f"{of(wait.agent)} waits for {wait.queue} groups but has committed none: they belong to "
-                            f"{of(needed.agent)}",
-                            wait.site,
-                            help="wait in the thread that issues and commits, then meet at a barrier",
-                        )
+            needed = pair.earlier
+            for wait in waits:
+                if needed.queue != wait.queue or needed.agent.cta != wait.agent.cta:
+                    continue
+                path = wait.site.path if wait.site is not None else ""
+                message = (
+                    f"{of(wait.agent)} waits for {wait.queue} groups but commits none: they are {of(needed.agent)}'s"
+                )
+                help = "wait in the thread that issues and commits, then meet at a barrier"
+                found.setdefault(path, finding("P120", message, wait.site, help=help))
         return list(found.values())
 
     # -- fences and meetings
