@@ -308,6 +308,8 @@ for _symbol in ("==", "!=", "<", "<=", ">", ">="):
 @_op("where")
 def _where(x: Expression, e: Apply) -> Text:
     c, a, b = e.args
+    if "(" in x.text(a) + x.text(b):
+        return Text(f"select({x.text(c)}, {x.text(a)}, {x.text(b)})")
     return Text(f"{x.text(c, CHOICE + 1)} ? {x.text(a, CHOICE + 1)} : {x.text(b, CHOICE)}", CHOICE)
 
 

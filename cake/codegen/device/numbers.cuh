@@ -213,11 +213,26 @@ __device__ __forceinline__ float min_nan(float a, float b)
     return r;
 }
 
-__device__ __forceinline__ float divide(float a, float b)
+// Both values are computed; only the result depends on the condition.
+template <typename T>
+__device__ __forceinline__ T select(bool condition, T a, T b)
+{
+    return condition ? a : b;
+}
+
+__device__ __forceinline__ float reciprocal_approx(float x)
 {
     float r;
-    asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
     return r;
+}
+
+// div.full.f32 spelled out (the divisor is scaled into the range of the reciprocal), so that the part that depends on the divisor
+// alone is computed once for all elements of a row.
+__device__ __forceinline__ float divide(float a, float b)
+{
+    const float scale = fabsf(b) > 0x1p126f ? 0x1p-2f : fabsf(b) < 0x1p-126f ? 0x1p24f : 1.0f;
+    return a * scale * reciprocal_approx(b * scale);
 }
 
 __device__ __forceinline__ float exp2_approx(float x)
