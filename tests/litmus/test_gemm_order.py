@@ -73,8 +73,10 @@ def _early(node: x.Stmt) -> x.Stmt:
 
 
 def _more_bytes(by: int) -> x.Kernel:
-    return edit(KERNEL, lambda n: updated(n, bytes=n.bytes + by) if is_arrive(n, "ab.full") else n)  # type:
-    ignore[union-attr]
+    def change(node: x.Stmt) -> x.Stmt:
+        return updated(node, bytes=node.bytes + by) if isinstance(node, x.Arrive) and node.bytes else node
+
+    return edit(KERNEL, change)
 
 
 def _keep(node: x.Stmt) -> x.Stmt:
