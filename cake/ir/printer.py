@@ -1,8 +1,8 @@
 """From the surface IR to text: the one canonical form.
 
 Declarations come in the order const, where, assume, definitions, tiles, role, pipeline, smem, turn, do, with one blank
-line between groups; parentheses only where the grammar needs them; comments at the end of a line start at column 52
-where there is room.
+line between groups; parentheses only where the grammar needs them; lines of more than 120 columns broken inside
+brackets; comments at the end of a line at column 52 where there is room.
 """
 
 from __future__ import annotations
@@ -99,18 +99,47 @@ def _param(node: s.Param) -> str:
 
 
 def _signature(word: str, name: str, params: Sequence[s.Param], tail: str) -> str:
-    """A header, its parameters wrapped under the opening bracket where they need it."""
-    lead = f"{word} {name}("
-    lines, current = [], lead
-    for i, param in enumerate(params):
-        last = i == len(params) - 1
-        text = _param(param) + (f"){tail}:" if last else ",")
-        joined = current + (text if current == lead or not current.strip() else " " + text)
-        if len(joined) > WIDTH and current.strip() and current != lead:
-            lines.append(current)
-            joined = " " * len(lead) + text
-        current = joined
-    return "\n".join([*lines, current])
+    return f"{word} {name}({', '.join(map(_param, params))}){tail}:"
+
+
+def _wrap(text: str) -> str:
+    """A line that is too long, broken after the commas of its longest bracket and aligned to the opening one.
+
+    Newlines inside brackets mean nothing, so this needs no knowledge of what the line says.
+    """
+    if len(text) <= WIDTH:
+        return text
+    start, commas, end = _longest_bracket(text)
+    if not commas:
+        return text
+    lines, begin = [], 0
+    margin = ""
+    for comma, following in zip(commas, [*commas[1:], end], strict=True):
+        stop = len(text) if following == end else following + 1
+        if len(margin) + stop - begin > WIDTH:
+            lines.append(margin + text[begin : comma + 1])
+            begin = comma + 2
+            margin = " " * (start + 1)
+    return "\n".join([*lines, margin + text[begin:]])
+
+
+def _longest_bracket(text: str) -> tuple[int, list[int], int]:
+    """Where the longest outer bracket opens, its commas, and where it closes."""
+    best: tuple[int, list[int], int] = (0, [], 0)
+    depth = start = 0
+    commas: list[int] = []
+    for i, char in enumerate(text):
+        if char in "([{":
+            if depth == 0:
+                start, commas = i, []
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+            if depth == 0 and commas and i - start > best[2] - best[0]:
+                best = (start, commas, i)
+        elif char == "," and depth == 1:
+            commas.append(i)
+    return best
 
 
 class _Printer:
@@ -118,8 +147,27 @@ class _Printer:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.tails: dict[int, str] = {}
         self.carried: tuple[str, ...] = ()
         self.blank = False
+
+    def text(self) -> str:
+        """All lines, with the comments at their ends; long lines that follow each other share a column."""
+        lines = list(self.lines)
+        widths = {i: len(lines[i]) - lines[i].rfind("\n") - 1 for i in self.tails}
+        run: list[int] = []
+        for i in [*self.tails, -1]:
+            long = i >= 0 and widths[i] > COMMENT_COLUMN - 2
+            if run and not (long and i == run[-1] + 1):
+                column = max(widths[k] for k in run) + 2
+                for k in run:
+                    lines[k] += " " * (column - widths[k]) + self.tails[k]
+                run = []
+            if long:
+                run.append(i)
+            elif i >= 0:
+                lines[i] += " " * (COMMENT_COLUMN - widths[i]) + self.tails[i]
+        return "\n".join(lines)
 
     # -- files
 
@@ -268,10 +316,9 @@ class _Printer:
             self.blank = False
         self.own_lines(self.carried + comments.before, level)
         self.carried = ()
-        text = "    " * level + text
+        text = _wrap("    " * level + text)
         if comments.after:
-            width = len(text) - text.rfind("\n") - 1
-            text += " " * max(2, COMMENT_COLUMN - width) + comments.after
+            self.tails[len(self.lines)] = comments.after
         self.lines.append(text)
 
     def own_lines(self, texts: Iterable[str], level: int) -> None:
@@ -308,7 +355,7 @@ def format_file(file: s.File) -> str:
     """The canonical text of a file; it ends with a newline unless the file is empty."""
     printer = _Printer()
     printer.file(file)
-    return "\n".join([*printer.lines, ""]) if printer.lines else ""
+    return printer.text() + "\n" if printer.lines else ""
 
 
 def format_node(node: s.Node) -> str:
@@ -343,6 +390,6 @@ def format_node(node: s.Node) -> str:
             printer.declaration(node, True)
         case _:
             return format_expr(node)
-    text = "\n".join(printer.lines)
+    text = printer.text()
     indent = len(text) - len(text.lstrip(" "))
     return "\n".join(line[indent:] for line in text.split("\n"))

@@ -170,3 +170,23 @@ def test_literals_are_finite_and_not_negative(value: float) -> None:
 @pytest.mark.parametrize("node", [s.Name(name="a"), s.Number(value=1e22), s.Number(value=5e-324)])
 def test_spelling_of_numbers(node: Any) -> None:
     assert parse(f"const A = {format_expr(node)}").consts[0].value == node
+
+
+def test_long_lines_are_broken_inside_brackets() -> None:
+    names = ", ".join(f"parameter_{i}: f32[M, N]" for i in range(12))
+    values = ", ".join(f"a[{i} : {i} + 16, :]" for i in range(12))
+    text = f"kernel k({names}) for sm_90a:\n    do r:\n        x = f({values}) + g({values})  # why\n"
+    printed = format_file(parse(text))
+    lines = printed.splitlines()
+    assert parse(printed) == parse(text)
+    assert format_file(parse(printed)) == printed
+    assert lines[0].startswith("kernel k(parameter_0: f32[M, N], ") and lines[1].startswith("         parameter_")
+    assert max(map(len, lines[:2])) <= 120
+    assert lines[-1].endswith("  # why")
+
+
+def test_comments_of_long_lines_share_a_column() -> None:
+    long, longer = "f(" * 30 + ")" * 30, "f(" * 31 + ")" * 31
+    lines = format_file(parse(f"const A = {long}  # a\nconst B = {longer} # b\nconst C = 1 # c\n")).splitlines()
+    assert lines[0].index("#") == lines[1].index("#") == len(lines[1].split("#")[0].rstrip()) + 2
+    assert lines[2].index("#") == 52
