@@ -31,7 +31,7 @@ Part = Literal["reads", "writes"]
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """Half of a warp. ``index`` numbers the warp agents of the run from 0; ``cta`` and ``cluster`` number the
+    """Half of a warp. ``index`` numbers the warp agents of the batch from 0; ``cta`` and ``cluster`` number the
     simulated CTAs and clusters from 0; ``rank`` is the CTA's rank in its cluster; ``warp`` counts from the CTA's
     first."""
 

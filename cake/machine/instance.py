@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cake.ir import expanded as x
 from cake.machine.agents import Runner
 from cake.machine.barriers import ClusterBarrier, MBarrier, NamedBarrier, Pool
 from cake.machine.elementwise import Array
+from cake.machine.faults import fail
 from cake.machine.memory import Shared
 
 if TYPE_CHECKING:
@@ -45,6 +46,13 @@ class Cta:
         if found is None:
             found = self.named[number] = NamedBarrier((self.index, number))
         return found
+
+
+class Variables(dict[str, Any]):
+    """The uniform scalars of an instance; one that no statement has set is refused where it is used."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        fail("D209", f"`{name}` has no value here: no statement that was executed sets it", None)
 
 
 class Instance:
@@ -87,7 +95,7 @@ class Instance:
         self.index = index
         self.first_warp = first_warp
         self.warps = warps
-        self.env = env
+        self.env = Variables(env)
         self.tiles = tiles
         self.cursors: dict[str, int] = {} if role is None else dict.fromkeys(role.cursors, 0)
         self.counted: dict[str, int] = dict(self.cursors)

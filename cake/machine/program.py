@@ -84,9 +84,15 @@ class Operation(Statement):
     def _tell(self, m: Executor, inst: Instance, step: Step, members: list[Runner]) -> None:
         meaning = self.meaning
         atomic = self.node.op in ("atomic", "signal", "wait_until")
+        if step.told is None:
+            step.told = {}
         for member in members:
-            effects = () if meaning.asynchronous else meaning.effects(inst, step, member.warp)
-            for effect in (*effects, *meaning.register_effects(inst, member.warp)):
+            told = step.told.get(member.warp)
+            if told is None:
+                effects = () if meaning.asynchronous else meaning.effects(inst, step, member.warp)
+                told = (*effects, *meaning.register_effects(inst, member.warp))
+                step.told[member.warp] = told
+            for effect in told:
                 m.emit(ev.Access(m.event_id(), step.site, member.agent, effect, atomic))
 
 

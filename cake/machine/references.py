@@ -82,6 +82,12 @@ class Reference:
         assert self.buffer is not None
         return inst.machine.layouts[self.buffer.name]
 
+    def require_writable(self, kernel: x.Kernel) -> None:
+        """Inputs are read-only for the launch."""
+        tensor = kernel.tensor(self.ref.base)
+        if tensor is not None and tensor.direction == "in":
+            fail("M405", f"`{self.ref.base}` is an input, and the kernel writes to it", self.node.span)
+
     def outside(self, axis: int, index: object, extent: int) -> None:
         """Refuse an index outside."""
         fail(

@@ -61,6 +61,7 @@ class Step:
         "result",
         "seen",
         "tape",
+        "told",
     )
 
     def __init__(self, tape: Tape, code: Code, number: int, iteration: tuple[tuple[str, int], ...], data: Any) -> None:
@@ -76,6 +77,7 @@ class Step:
         self.fork = False
         self.result: Any = None
         self.seen: ev.Site | None = None
+        self.told: dict[int, tuple[ev.Effect, ...]] | None = None
 
     @property
     def site(self) -> ev.Site:

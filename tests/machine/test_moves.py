@@ -378,3 +378,22 @@ def test_variables_that_overflow_are_refused() -> None:
     with pytest.raises(CakeError) as caught:
         machine.run(kernel, {"c": np.zeros(1, np.float32)})
     assert caught.value.diagnostics[0].code == "N803"
+
+
+def test_variables_without_a_value_are_refused() -> None:
+    body = [
+        x.If(cond=s.test("<", Sym(name="%cta"), 0), then=(x.Let(name="n", dtype="i32", value=integer(1)),)),
+        x.Let(name="m", dtype="i32", value=s.i32("+", Sym(name="n"), 1)),
+    ]
+    with pytest.raises(CakeError) as caught:
+        machine.run(s.kernel([s.tensor("c", "f32", 1, out=True)], body, warps=1), {"c": np.zeros(1, np.float32)})
+    assert caught.value.diagnostics[0].code == "D209"
+
+
+def test_inputs_are_read_only() -> None:
+    t = s.tile("f32", 1, 32, s.spread(1))
+    body = [s.assign("v", t, s.f32(0.0)), s.store(s.elements("a", s.COL), Reg(name="v", dtype="f32"), t)]
+    kernel = s.kernel([s.tensor("a", "f32", 32), s.tensor("c", "f32", 1, out=True)], body, warps=1, tiles={"v": t})
+    with pytest.raises(CakeError) as caught:
+        machine.run(kernel, {"a": values(32), "c": np.zeros(1, np.float32)})
+    assert caught.value.diagnostics[0].code == "M405"

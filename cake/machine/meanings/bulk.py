@@ -34,6 +34,7 @@ class Copy(Meaning):
         self.dst = BlockReference(op.ref("dst"), op, unit.kernel)
         if volume(self.src.sizes) != volume(self.dst.sizes):
             fail("T000", f"{op.op} copies {self.src.sizes} to {self.dst.sizes}", op.span)
+        self.dst.require_writable(unit.kernel)
         self.bytes = volume(self.dst.sizes) * DTYPES[self.dst.dtype].bytes
 
     def prepare(self, inst: Instance) -> tuple[Box, Box, tuple[int, int | None] | None]:

@@ -200,6 +200,7 @@ class Store(Move):
         value = self.tile("value", op.type)
         assert value is not None
         self.value: TileFunction = value
+        self.reference.require_writable(unit.kernel)
         self.kind = numpy_dtype(self.reference.dtype)
 
     def first(self, inst: Instance, step: Step) -> None:
@@ -298,6 +299,8 @@ class Signal(Move):
         super().__init__(op, unit)
         value = op.expr("value")
         assert value is not None and is_scalar(value)
+        if self.row.effects[0].mode != "r":
+            self.reference.require_writable(unit.kernel)
         self.value = self.tile("value", None)
 
     def prepare(self, inst: Instance) -> tuple[Elements, Any]:
