@@ -15,9 +15,10 @@ Severity = Literal["error", "warning", "hint"]
 
 
 class Record(BaseModel):
-    """Base of every immutable record in Cake: frozen, strict about unknown fields, JSON-serialisable."""
+    """Base of every immutable record in Cake: frozen, strict about unknown fields, JSON-serialisable
+    (infinities as strings)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
 class Span(Record):

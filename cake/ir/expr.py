@@ -26,8 +26,6 @@ class Const(Record):
     value: bool | int | float
     dtype: DTypeName
 
-    model_config = Record.model_config | {"ser_json_inf_nan": "strings"}
-
 
 class Sym(Record):
     """A uniform scalar by name: a dim, scalar parameter, definition, loop variable, tile field, instance index or local.
