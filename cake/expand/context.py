@@ -197,6 +197,8 @@ class RoleContext:
         self.first_condition: Expr | None = None
         self.path: tuple[int, ...] = ()
         self.control: list[str] = []
+        self.doubtful: set[str] = set()
+        self.broken: set[str] = set()
         self.unstored: dict[str, Handle] = {}
         self.bulk = False
         self.loads: dict[str, list[tuple[Expr, Expr]]] = {}
@@ -265,7 +267,7 @@ class RoleContext:
 @dataclass
 class FillState:
     """A fill in progress: what has been written to the stage, to prove that every byte is written exactly once. ``depth``: how
-    many run-time conditions and loops the fill itself is in."""
+    many run-time conditions and loops the fill itself is in. ``symbolic``: what it writes is not all known."""
 
     handle: Handle
     ring: RingInfo

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cake.diagnostics import Label, Span
-from cake.expand.context import RoleContext
+from cake.expand.context import Abort, RoleContext
 from cake.ir import expanded as x
 from cake.ir.expr import Expr, Reg, walk
 from cake.ir.ops import OPS
@@ -66,6 +66,8 @@ def check_reads(ctx: RoleContext, names: set[str], span: Span | None) -> None:
                 if group.writes == name:
                     _in_flight(ctx, name, "read", "written", group.span, span)
         if name not in ctx.state.assigned:
+            if name.split("[")[0] in ctx.doubtful:
+                raise Abort
             ctx.refuse(
                 "T010",
                 f"`{name}` is read before it has a value on some path",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cake.diagnostics import Label, Span
 from cake.expand import expressions as ex
-from cake.expand.context import Flight, Group, RoleContext
+from cake.expand.context import Abort, Flight, Group, RoleContext
 from cake.expand.emission import check_reads, check_writes, emit_op, key, keys
 from cake.expand.functions import Context, arguments, function
 from cake.expand.moves import note_generic, reference, role_of
@@ -131,6 +131,8 @@ def wgmma(ctx: Context, e: s.Call) -> None:
     name = key(reg)
     accumulates = use is None or use != boolean(False)
     if accumulates and name not in ctx.state.assigned:
+        if name.split("[")[0] in ctx.doubtful:
+            raise Abort
         ctx.refuse(
             "T010",
             f"`{name}` accumulates before it has a value",
@@ -242,6 +244,8 @@ def _newest(ctx: RoleContext, name: str, span: Span) -> int:
                 found.append(newer)
                 break
     if not found:
+        if name.split("[")[0] in ctx.doubtful or "wgmma" in ctx.broken:
+            raise Abort
         ctx.refuse("T024", f"no wgmma in flight writes `{name}`", span, help="remove the wait, or name another tile")
     return min(found)
 

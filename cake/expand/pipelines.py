@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cake.diagnostics import Label, Span
 from cake.expand import expressions as ex
-from cake.expand.context import FillState, RingInfo, RoleContext
+from cake.expand.context import Abort, FillState, RingInfo, RoleContext
 from cake.expand.functions import arguments
 from cake.expand.order import instance_barrier
 from cake.expand.values import Handle, Method, Reference, Value
@@ -59,6 +59,8 @@ def wait(ctx: RoleContext, ring: RingInfo, span: Span) -> Handle:
     _consumer(ctx, ring, "waits on", span)
     held = ctx.state.held.get(ring.name, 0)
     if held >= ring.stages:
+        if ring.name in ctx.broken:
+            raise Abort
         ctx.refuse(
             "P110",
             f"role `{ctx.role.name}` waits for another stage of `{ring.name}` while it holds all {ring.stages}",
@@ -87,6 +89,8 @@ def wait(ctx: RoleContext, ring: RingInfo, span: Span) -> Handle:
 def release(ctx: RoleContext, ring: RingInfo, keep: int, span: Span) -> None:
     """Give back the oldest stages until ``keep`` are held."""
     _consumer(ctx, ring, "releases", span)
+    if ring.name in ctx.broken:
+        raise Abort
     held = ctx.state.held.get(ring.name, 0)
     count = max(0, held - keep)
     site = (span.line, span.column, ctx.path)

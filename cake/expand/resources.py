@@ -27,7 +27,8 @@ def _round(n: int, to: int) -> int:
 
 def layout_buffers(ctx: KernelContext) -> tuple[list[x.Buffer], int]:
     """Offsets by alignment, then size, then first mention, so that permuting declarations of unlike buffers changes nothing.
-    An aliased buffer starts where the other one does. Returns the buffers in declaration order and the end of the last."""
+    An aliased buffer starts where the other one does; both share the room of the larger and the stricter alignment. Returns the
+    buffers in declaration order and the end of the last."""
     infos = list(ctx.buffers.values())
     placed: dict[str, x.Buffer] = {}
     end = 0
@@ -50,20 +51,22 @@ def layout_buffers(ctx: KernelContext) -> tuple[list[x.Buffer], int]:
         )
 
     roots = [b for b in infos if b.alias is None]
-    order = sorted(range(len(roots)), key=lambda i: (-SWIZZLE_ALIGNMENT[roots[i].swizzle], -_total(roots[i]), i))
+    room = {b.name: (SWIZZLE_ALIGNMENT[b.swizzle], _total(b)) for b in roots}
+    host = {b.name: b.name for b in roots}
+    for b in infos:
+        if b.alias is not None:
+            host[b.name] = root = host[b.alias]
+            room[root] = (max(room[root][0], SWIZZLE_ALIGNMENT[b.swizzle]), max(room[root][1], _total(b)))
+    order = sorted(range(len(roots)), key=lambda i: (-room[roots[i].name][0], -room[roots[i].name][1], i))
     for i in order:
         b = roots[i]
-        offset = _round(end, SWIZZLE_ALIGNMENT[b.swizzle])
+        alignment, size = room[b.name]
+        offset = _round(end, alignment)
         placed[b.name] = place(b, offset)
-        end = offset + _total(b)
+        end = offset + size
     for b in infos:
-        if b.alias is None:
-            continue
-        other = placed[b.alias]
-        if other.offset % SWIZZLE_ALIGNMENT[b.swizzle]:
-            ctx.error("W708", f"`{b.name}` aliases `{b.alias}`, whose offset does not suit its swizzle", b.span)
-        placed[b.name] = place(b, other.offset)
-        end = max(end, other.offset + _total(b))
+        if b.alias is not None:
+            placed[b.name] = place(b, placed[host[b.name]].offset)
     return [placed[b.name] for b in infos], end
 
 

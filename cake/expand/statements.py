@@ -35,19 +35,30 @@ def run_block(ctx: RoleContext, body: tuple[s.Stmt, ...]) -> None:
         try:
             run_statement(ctx, stmt)
         except Abort:
-            for name in _targets(stmt):
-                ctx.env[name] = Poison()
+            _suspect(ctx, stmt)
         ctx.hint = None
 
 
-def _targets(stmt: s.Stmt) -> tuple[str, ...]:
-    match stmt:
-        case s.Assign():
-            return stmt.targets
-        case s.Declare():
-            return (stmt.name,)
-        case _:
-            return ()
+def _suspect(ctx: RoleContext, stmt: s.Stmt) -> None:
+    """What a refused statement would have done is no longer known, and what follows from it is not reported: the names it
+    assigns, the tiles its operations write, the stages it waits for or releases, the groups it waits for, its part of a fill."""
+    if ctx.fill is not None:
+        ctx.fill.symbolic = True
+    for node in s.walk(stmt):
+        match node:
+            case s.Assign(targets=names):
+                ctx.env.update(dict.fromkeys(names, Poison()))
+            case s.Declare(name=name) | s.For(var=name):
+                ctx.env[name] = Poison()
+            case s.Call(func=s.Attribute(base=s.Name(name=base), name=method)) if method in ("wait", "release"):
+                ctx.broken.add(base)
+                if base == "wgmma":
+                    ctx.state.flights = frozenset({()})
+            case s.Call(args=(first, *_)):
+                while isinstance(first, s.Index):
+                    first = first.base
+                if isinstance(first, s.Name):
+                    ctx.doubtful.add(first.name)
 
 
 def run_statement(ctx: RoleContext, stmt: s.Stmt) -> None:
@@ -448,7 +459,7 @@ def _join(ctx: RoleContext, env_a: dict[str, Value], state_a: State, branch: s.B
     state_b = ctx.state
     for ring in sorted(set(state_a.held) | set(state_b.held)):
         a, b = state_a.held.get(ring, 0), state_b.held.get(ring, 0)
-        if a != b:
+        if a != b and ring not in ctx.broken:
             ctx.error(
                 "P109",
                 f"{a} stages of `{ring}` are held if the condition is true and {b} if not",

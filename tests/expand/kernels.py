@@ -65,7 +65,7 @@ def ring(
     target: str = "sm_90a",
     tiles: str = "tiles once:\n    m in cdiv(M, 64)",
 ) -> str:
-    """A ring ``p`` of 64 x 64 bf16 stages, filled by TMA in role ``load`` and taken by role ``math``; trip count ``kt``."""
+    """A ring ``p`` of 64 x 64 bf16 stages, filled by TMA in ``load`` and taken by ``math``; trip count ``kt``."""
     return "\n".join(
         (
             f"kernel k({params}) for {target}:",
@@ -95,13 +95,13 @@ for j in range(kt):
 """
 
 
-def product(math: str, *, load: str = PRODUCT_LOAD, before: str = "acc: f32[64, 64] frag", stages: int = 4, **more: str) -> str:
+def product(math: str, *, load: str = PRODUCT_LOAD, before: str = "acc: f32[64, 64] frag", **more: str) -> str:
     """The frame of a product: a ring ``p`` of A and B stages; ``math`` is the body of the consumer's tile walk."""
     body = ring(
         load,
         "pass",
         params=more.pop("params", "a: bf16[M, K], b: bf16[N, K], out c: f32[M, N]"),
-        pipeline=f"pipeline p[{stages}] load -> math:\n    a: bf16[64, 64] swizzle(128)\n    b: bf16[64, 64] swizzle(128)",
+        pipeline="pipeline p[4] load -> math:\n    a: bf16[64, 64] swizzle(128)\n    b: bf16[64, 64] swizzle(128)",
         tiles="tiles once:\n    m in cdiv(M, 64)\n    n in cdiv(N, 64)",
         head=more.pop("head", "where N % 8 == 0"),
         **more,

@@ -1,5 +1,7 @@
 """Refusals of declarations: constants, parameters, conditions, tiles, roles, pipelines, buffers, turns."""
 
+# ruff: noqa: E501 (a case is a line)
+
 from __future__ import annotations
 
 import pytest
@@ -31,12 +33,12 @@ CASES = [
     Case("no role", "T018", "kernel k(out y: f32[M]) for sm_90a:  # here\n    tiles once:\n        m in M\n", ("`k`", "role")),
     Case("schedule", "T022", ring(tiles="tiles often:  # here\n    m in cdiv(M, 64)"), ("`often`", "persistent")),
     Case("dynamic", "T099", ring(tiles="tiles dynamic(load):  # here\n    m in cdiv(M, 64)"), ("`tiles dynamic`",)),
-    Case("no axis", "T022", ring("pass", "pass", tiles="tiles once:  # here\n    m0 = K"), ("axis",), alone=False),
+    Case("no axis", "T022", ring("pass", "pass", tiles="tiles once:  # here\n    m0 = K"), ("axis",)),
     Case("axis twice", "T002", ring(tiles="tiles once:\n    m in cdiv(M, 64)\n    m in 2  # here"), ("`m`",)),
     Case("axis attribute", "T015", ring(tiles="tiles once:\n    m in cdiv(M, 64) tiled(2)  # here"), ("`tiled`", "grouped")),
     Case("cluster", "T099", ring(tiles="tiles once:\n    m in cdiv(M, 64) cluster(2)  # here"), ("clusters",)),
     Case("axis hides a definition", "T002", ring(tiles="tiles once:\n    m in cdiv(M, 64)\n    kt = 3  # here"), ("`kt`",)),
-    Case("extent of a float", "T005", ring(tiles="tiles once:\n    m in 2.0  # here"), ("integer",), alone=False),
+    Case("extent of a float", "T005", ring(tiles="tiles once:\n    m in 2.0  # here"), ("integer",)),
     Case("role twice", "T002", ring(roles="role load: warps 4\nrole math: warps 4\nrole math: warps 4  # here"), ("`math`",)),
     Case("warps of a dim", "T008", ring(roles="role load: warps 4\nrole math: warps K  # here"), ("`warps`",)),
     Case("no warps", "T008", ring(roles="role load: warps 4\nrole math: warps 0  # here"), ("at least 1",)),
@@ -134,3 +136,19 @@ def test_several_mistakes_in_one_run() -> None:
     assert ("T001", "h") in reported
     assert ("T001", "undefined") in reported
     assert len(reported) == 4, reported
+
+
+CASCADES = [
+    ("wait into a taken name", ring(math="for j in range(kt):\n    kt = p.wait()\n    f = ldmatrix(kt.a)\n    p.release()"), ["T002"]),
+    ("loop with an unknown bound", ring(math="for j in range(kk):\n    s = p.wait()\n    p.release(keep=1)\nq = s\np.release()"), ["T001"]),
+    ("fill of an unknown field", ring("for j in range(kt):\n    with p.fill() as s:\n        tma.load(s.aa, a[t.m * 64 : t.m * 64 + 64, j * 64 : j * 64 + 64])"), ["T014"]),
+    ("condition with an unknown name", ring(math=GOOD_MATH + "\nif qq > 1:\n    z = 1\ny = z + 1"), ["T001"]),
+    ("release with an unknown argument", ring(math="for j in range(kt):\n    s = p.wait()\n    p.release(keeping=1)"), ["T003"]),
+    ("constant that cannot be evaluated", ring(head="const A = BB\nconst C = A + 1", more="smem u: f32[C]"), ["T001"]),
+    ("pipeline that cannot be declared", ring(pipeline="pipeline p[2] lode -> math:\n    a: bf16[64, 64]"), ["T001"]),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), [c[1:] for c in CASCADES], ids=[c[0] for c in CASCADES])
+def test_consequences_are_not_reported(text: str, expected: list[str]) -> None:
+    assert codes(text) == expected, [(d.code, d.message) for d in found(text)]

@@ -1,5 +1,7 @@
 """Refusals of pipelines: endpoints, held counts, fills and their coverage, store rings, turns."""
 
+# ruff: noqa: E501 (a case is a line)
+
 from __future__ import annotations
 
 from tests.expand.cases import Case, check, parametrised
@@ -32,27 +34,27 @@ CASES = [
     Case("never filled", "P108", ring("pass").replace("pipeline p[2] load -> math:", "pipeline p[2] load -> math:  # here"), ("`load`", "`p`", "fill")),
     Case("never taken", "P108", ring(math="pass").replace("pipeline p[2] load -> math:", "pipeline p[2] load -> math:  # here"), ("`math`", "`p`", "wait")),
     Case("kept at the end of a tile", "P109", ring(math="for j in range(kt):\n    s = p.wait()\n    p.release(keep=1)").replace("    do math:\n        for t in tiles:", "    do math:\n        for t in tiles:  # here"), ("`p`", "`p.release()`")),
-    Case("never released", "P109", ring(math="for j in range(kt):  # here\n    s = p.wait()"), ("`p`", "+1"), alone=False),
+    Case("never released", "P109", ring(math="for j in range(kt):  # here\n    s = p.wait()"), ("`p`", "+1")),
     Case("released twice", "P109", ring(math="for j in range(kt):\n    s = p.wait()\n    p.release()\n    p.release()  # here"), ("`p`",)),
     Case("nothing held", "P109", ring(math="p.release()  # here\n" + GOOD_MATH), ("`p`",)),
-    Case("released on one path", "P109", ring(math="for j in range(kt):\n    s = p.wait()\n    if j > 2:  # here\n        p.release()"), ("`p`", "condition"), alone=False),
+    Case("released on one path", "P109", ring(math="for j in range(kt):\n    s = p.wait()\n    if j > 2:  # here\n        p.release()"), ("`p`", "condition")),
     Case("kept by an inner loop", "P109", ring(math="for i in range(3):\n    for j in range(kt):  # here\n        s = p.wait()\n        p.release(keep=1)\np.release()"), ("around it",)),
-    Case("loop that may not run", "P109", ring(math="for j in range(t.m):  # here\n    s = p.wait()\n    p.release(keep=1)\np.release()"), ("`p`",), alone=False),
+    Case("loop that may not run", "P109", ring(math="for j in range(t.m):  # here\n    s = p.wait()\n    p.release(keep=1)\np.release()"), ("`p`",)),
     Case("all stages held", "P110", ring(math="s = p.wait()\nr = p.wait()\nq = p.wait()  # here\np.release()"), ("`math`", "`p`", "2")),
-    Case("one stage and a lag", "P110", ring(pipeline=PLAIN.replace("[2]", "[1]"), math="for j in range(kt):\n    s = p.wait()  # here\n    p.release(keep=1)\np.release()"), ("`p`", "all 1"), alone=False),
+    Case("one stage and a lag", "P110", ring(pipeline=PLAIN.replace("[2]", "[1]"), math="for j in range(kt):\n    s = p.wait()  # here\n    p.release(keep=1)\np.release()"), ("`p`", "all 1")),
     Case("used after its release", "D212", ring(math="for j in range(kt):\n    s = p.wait()\n    p.release()\n    f = ldmatrix(s.a)  # here"), ("`s`", "`p`")),
     Case("used after a later release", "D212", ring(math="for j in range(kt):\n    s = p.wait()\n    r = s\n    p.release()\n    f = ldmatrix(r.a)  # here"), ("`r`", "`p`")),
-    Case("unknown field", "T014", ring(filled(f"tma.load(s.b, {BOX})  # here")), ("`b`", "`a`"), alone=False),
+    Case("unknown field", "T014", ring(filled(f"tma.load(s.b, {BOX})  # here")), ("`b`", "`a`")),
     Case("unknown method", "T014", ring(math=GOOD_MATH + "\np.drain()  # here"), ("`drain`", "`wait`")),
     Case("fill without a block", "T019", ring(GOOD_LOAD + "\np.fill()  # here"), ("p.fill() as s",)),
-    Case("nested fills", "T019", ring(filled(f"tma.load(s.a, {BOX})\nwith p.fill() as r:  # here\n    pass")), ("nest",), alone=False),
-    Case("load outside a fill", "T019", ring(GOOD_LOAD + f"\ntma.load(b, a[0 : 64, 0 : 64])  # here", more="smem b: bf16[64, 64] swizzle(128)"), ("`tma.load`", "fill")),
-    Case("conditional fill", "T099", ring("for j in range(kt):\n    with p.fill(when=j > 0) as s:  # here\n        pass"), ("conditional",), alone=False),
+    Case("nested fills", "T019", ring(filled(f"tma.load(s.a, {BOX})\nwith p.fill() as r:  # here\n    pass")), ("nest",)),
+    Case("load outside a fill", "T019", ring(GOOD_LOAD + "\ntma.load(b, a[0 : 64, 0 : 64])  # here", more="smem b: bf16[64, 64] swizzle(128)"), ("`tma.load`", "fill")),
+    Case("conditional fill", "T099", ring("for j in range(kt):\n    with p.fill(when=j > 0) as s:  # here\n        pass"), ("conditional",)),
     Case("skip", "T099", ring(math="p.skip(1)  # here\n" + GOOD_MATH), ("`skip`",)),
     Case("cp_async", "T099", ring(GOOD_LOAD + "\ncp_async(b, a[0 : 64, 0 : 64])  # here", more="smem b: bf16[64, 64] swizzle(128)"), ("`cp_async`",)),
     Case("never stored", "T019", stored("with q.fill() as o:  # here\n    stmatrix(o.c, f)").replace("f)", "z)").replace("    do math as w:", "    do math as w:\n        z: bf16[64, 64] frag = 0.0"), ("`q`", "tma.store")),
     Case("filled twice before the store", "T019", ring(pipeline=STORE, math=GOOD_MATH + "\nwith q.fill() as o:\n    stmatrix(o.c, z)\nwith q.fill() as o:  # here\n    stmatrix(o.c, z)\ntma.store(c[t.m * 64 : t.m * 64 + 64, :], o.c)").replace("    do math:", "    do math:\n        z: bf16[64, 64] frag = 0.0"), ("`q`", "never stored")),
-    Case("stored inside its fill", "T019", ring(pipeline=STORE, math=GOOD_MATH + "\nwith q.fill() as o:\n    stmatrix(o.c, z)\n    tma.store(c[t.m * 64 : t.m * 64 + 64, :], o.c)  # here").replace("    do math:", "    do math:\n        z: bf16[64, 64] frag = 0.0"), ("dedent",), alone=False),
+    Case("stored inside its fill", "T019", ring(pipeline=STORE, math=GOOD_MATH + "\nwith q.fill() as o:\n    stmatrix(o.c, z)\n    tma.store(c[t.m * 64 : t.m * 64 + 64, :], o.c)  # here").replace("    do math:", "    do math:\n        z: bf16[64, 64] frag = 0.0"), ("dedent",)),
     Case("read while it is filled", "D201", ring(filled(f"tma.load(s.a, {BOX})\ntma.store(c[t.m * 64 : t.m * 64 + 64, :], s.a)  # here")), ("being filled",)),
     Case("half a field", "D209", ring("for j in range(kt):\n    with p.fill() as s:  # here\n        tma.load(s.a[0 : 32], a[t.m * 64 : t.m * 64 + 32, j * 64 : j * 64 + 64])"), ("`p`", "2048 of the 4096", "`a`")),
     Case("a field left out", "D209", ring("for j in range(kt):\n    with p.fill() as s:  # here\n        tma.load(s.a, " + BOX + ")", pipeline=PLAIN + "\n    h: f32[64]"), ("`h`",)),
