@@ -170,7 +170,9 @@ class GlobalAddress:
                 offset.append(_strided(str(q.reg), stride))
         ctype = f"{'const ' if self.tensor.direction == 'in' else ''}{CTYPE[self.tensor.dtype]} *"
         start = tensor_pointer(self.role, self.tensor)
-        pointer = self.role.hoist(ctype, "at", f"{start} + ({' + '.join(base)})" if base else start)
+        sum_ = " + ".join(base)
+        first = f"({sum_})" if len(base) > 1 or " + " in sum_ else sum_
+        pointer = self.role.hoist(ctype, "at", f"{start} + {first}" if base else start)
         return " + ".join([pointer, *offset])
 
 

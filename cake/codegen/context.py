@@ -95,9 +95,12 @@ class RoleContext:
 
     def need(self, name: str) -> str:
         """Note that a name of the prelude is used."""
+        if name == "one" and self.role is not None and self.warps == 1:
+            name = "elected"
         self.needs.add(name)
         for other in LANE_BASES.get(name, ()):
-            self.need(other)
+            if other != "warp" or self.warps > 1:
+                self.need(other)
         return name
 
     def lane(self, text: str) -> str:
@@ -223,6 +226,15 @@ class RoleContext:
         self.line(f"const {VALUE[dtype]} {ident} = {value};" if name in self.scalars.local else f"{ident} = {value};")
 
     @contextmanager
+    def unrolled(self, count: int, unit: int = 1, var: str = "i") -> Iterator[Index]:
+        """A fully unrolled loop; yields ``unit`` times its variable. No loop for a single pass."""
+        if count == 1:
+            yield Index()
+            return
+        with self.unrolled_from(0, count, unit, var) as index:
+            yield index
+
+    @contextmanager
     def unrolled_from(self, first: int, count: int, unit: int, var: str = "i") -> Iterator[Index]:
         """A fully unrolled loop over ``first <= var < count``; yields ``unit * var``."""
         if count - first == 1:
@@ -239,24 +251,12 @@ class RoleContext:
 
     def loop(self, head: str, inner: Writer) -> None:
         """A fully unrolled loop around lines written before."""
-        self.line("#pragma unroll")
-        if len(inner.lines) == 1:
-            self.line(head)
-            self.writer.depth += 1
-            self.writer.splice(inner)
-            self.writer.depth -= 1
+        head = f"UNROLLED {head}"
+        if len(inner.lines) == 1 and len(head) + len(inner.lines[0][1]) < 100:
+            self.line(f"{head} {inner.lines[0][1]}")
         else:
             with self.writer.block(head):
                 self.writer.splice(inner)
-
-    @contextmanager
-    def unrolled(self, count: int, unit: int = 1, var: str = "i") -> Iterator[Index]:
-        """A fully unrolled loop; yields ``unit`` times its variable. No loop for a single pass."""
-        if count == 1:
-            yield Index()
-            return
-        with self.unrolled_from(0, count, unit, var) as index:
-            yield index
 
     # -- rings --------------------------------------------------------------------------------------------------------
 

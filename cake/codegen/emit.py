@@ -13,7 +13,6 @@ _PRELUDE = {
     "cta": "const int cta = {cta};",
     "grid": "const int grid = {grid};",
     "rank": "const int rank = {rank};",
-    "w": "const int {var} = {instance};",
     "warp": "const int warp = {warp};",
     "lane": "const int lane = threadIdx.x % 32;",
     "thread": "const int thread = {thread};",
@@ -26,8 +25,9 @@ _PRELUDE = {
 """Definitions at the top of a role, in order; only those used are written."""
 
 
-def emit(kernel: x.Kernel, source_name: str | None = None) -> str:
-    """The CUDA C++ of ``kernel``, self-contained. Derived lines belong to ``source_name`` (default: the kernel's name)."""
+def emit(kernel: x.Kernel, source_name: str | None = None, lines: bool = True) -> str:
+    """The CUDA C++ of ``kernel``, self-contained. Generated lines belong to ``source_name`` (default: the kernel's name);
+    ``lines`` maps those of statements with a span to the author's file, for messages, profilers and sanitizers."""
     unit = KernelContext(kernel, device_names())
     roles = [_role(unit, role) for role in kernel.roles]
     body = _kernel(unit, roles)
@@ -37,6 +37,7 @@ def emit(kernel: x.Kernel, source_name: str | None = None) -> str:
         out.line(f"// {', '.join(f'{k} = {v}' for k, v in kernel.constants.items())}")
     text = "\n".join(line for w in (*(r for _, r in roles), body) for _, line, _ in w.lines)
     generated = "\n\n".join(unit.functions.values())
+    out.line("#pragma nv_diag_suppress 177, 550  // a schedule may define what it does not use")
     for part in (device_code(text + generated), generated):
         if part:
             out.line(part)
@@ -47,7 +48,7 @@ def emit(kernel: x.Kernel, source_name: str | None = None) -> str:
         out.splice(writer)
         out.line()
     out.splice(body)
-    return out.render(source_name or f"{kernel.name}.cu")
+    return out.render(source_name or f"{kernel.name}.cu", lines)
 
 
 def _constants(unit: KernelContext, out: Writer) -> None:
@@ -130,17 +131,19 @@ def _prelude(context: RoleContext, out: Writer) -> None:
         "frag_row": "16 * warp + lane / 4" if context.warps > 1 else "lane / 4",
     }
     first = role.first_warp if role else 0
-    rel = f"(warp_id - {first})" if first else "warp_id"
-    if role is None or role.instances == 1:
-        values["warp"] = rel.strip("()") if role and role.warps > 1 else ("warp_id" if role is None else "0")
-    else:
-        values["warp"] = f"{rel} % {role.warps}"
-        name = context.instance or ""
-        if context.role and (role.var or "instance" in context.needs):
-            out.line(f"const int {name} = {rel} / {role.warps};")
+    mine = f"warp_id - {first}" if first else "warp_id"
+    many = role is not None and role.instances > 1
+    values["warp"] = mine
+    if role is not None and many:
+        inner = f"({mine})" if first else mine
+        values["warp"] = f"{inner} % {role.warps}" if role.warps > 1 else "0"
+        if role.var or "instance" in context.needs:
+            out.line(f"const int {context.instance} = {f'{inner} / {role.warps}' if role.warps > 1 else mine};")
+    elif role is not None and role.warps == 1:
+        values["warp"] = "0"
     for name, template in _PRELUDE.items():
-        if name in context.needs and name != "w":
-            out.line(template.format(**values, var="", instance=""))
+        if name in context.needs:
+            out.line(template.format(**values))
 
 
 def _kernel(unit: KernelContext, roles: list[tuple[str, Writer]]) -> Writer:

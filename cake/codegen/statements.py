@@ -106,10 +106,9 @@ def _for(role: RoleContext, node: x.For) -> None:
     lo = role.expr(node.lo)
     step = role.expr(node.step)
     role.define_loop(node)
-    role.line("#pragma unroll 1")
     advance = f"++{var}" if step == "1" else f"{var} += {step}"
     role.computed = computed(node.body, role.computed)
-    with role.writer.block(f"for (int {var} = {lo}; {var} < {hi}; {advance})"):
+    with role.writer.block(f"ROLLED for (int {var} = {lo}; {var} < {hi}; {advance})"):
         emit_body(role, node.body)
         role.writer.span = None if node.span is None else role.writer.span
 

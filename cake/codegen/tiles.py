@@ -121,7 +121,8 @@ class Site:
         zero, m = Index(), self.map
         blocks = m.rows // (16 * (m.threads // 32))
         if m.cols in (1, QUAD):
-            return (self.at.div(2) if blocks > 1 else zero, self.at.mod(2) if m.rows > 1 else zero, zero, zero)
+            half = self.at.mod(2) if blocks > 1 else self.at
+            return (self.at.div(2) if blocks > 1 else zero, half if m.rows > 1 else zero, zero, zero)
         if m.rows == 1:
             return zero, zero, self.at.div(2), self.at.mod(2)
         block, rest = (self.at.div(m.cols // 2), self.at.mod(m.cols // 2)) if blocks > 1 else (zero, self.at)

@@ -35,6 +35,11 @@ def _wrapped(text: str, depth: int) -> list[str]:
     return rows
 
 
+def _silent(text: str) -> bool:
+    """True for lines that make no instructions: they need no place in the source."""
+    return text in ("", "{", "}", "else {") or text.startswith("//")
+
+
 class Writer:
     """Collects lines. A directive is written only where the compiler's own count would be wrong."""
 
@@ -62,8 +67,8 @@ class Writer:
         for depth, text, span in other.lines:
             self.lines.append((self.depth + depth, text, span))
 
-    def render(self, source_name: str) -> str:
-        """The text. Generated lines without a span belong to ``source_name`` at their own number."""
+    def render(self, source_name: str, lines: bool = True) -> str:
+        """The text. Generated lines without a span belong to ``source_name`` at their own number; without ``lines`` all do."""
         out: list[str] = []
         expect: tuple[str, int] | None = None  # what the compiler takes the next line for; None: this file's own count
         for depth, text, span in self.lines:
@@ -72,7 +77,7 @@ class Writer:
                     out.append(f'#line {len(out) + 2} "{source_name}"')
                     expect = None
             elif expect != (span.file, span.line):
-                if expect is None or text.strip() not in ("", "}"):
+                if lines and not _silent(text):
                     out.append(f'#line {span.line} "{span.file}"')
                     expect = (span.file, span.line)
             rows = _wrapped(text, depth)

@@ -90,7 +90,8 @@ def _in_words(accepted: set[str]) -> str:
             accepted.discard("COLON")
     elif accepted >= _OPERATORS:
         words.append("an operator")
-        accepted -= _OPERATORS | {"DOT", "LPAR", "LSQB"}
+        # `a if c else b` is read only to be refused.
+        accepted -= _OPERATORS | {"DOT", "LPAR", "LSQB", "IF"}
     elif "NAME" in accepted:
         words.append("a name")
         accepted.discard("NAME")

@@ -132,8 +132,14 @@ class _Driver:
             explain_unexpected(self.file, block.line, len(block.line.tokens), self.parser.accepts(), self.findings)
             return False
         if (block.body is not None or block.missing) and "_INDENT" not in self.parser.choices():
-            # `else:` under a kernel and the like: the words are known, but not as a header here.
-            explain_unexpected(self.file, block.line, 0, set(self.parser.accepts()), self.findings)
+            # A pipeline without fields is a whole line; with fields it ends with a colon.
+            end = block.line.tokens[-1]
+            self.findings.error(
+                "S001",
+                "expected `:` at the end of the line, since an indented line follows",
+                token_span(self.file, end),
+                help="a line that opens a block ends with `:`",
+            )
             return False
         return True
 

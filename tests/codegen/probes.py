@@ -392,3 +392,96 @@ def attention(bn: int = 128, d: int = 128) -> x.Kernel:
         entry=prologue(barriers),
         roles=(load_role, math),
     )
+
+
+# ---- Ampere GEMM ----------------------------------------------------------------------------------------------------
+
+
+def ampere(target: str = "sm_80", stages: int = 4) -> x.Kernel:
+    """Multistage cp.async ring, eight warps of 64 x 32, ldmatrix and mma (the steady piece and its prologue)."""
+    bm = bn = 128
+    bk = 32
+    w, kk, f = sym("w"), sym("k"), sym("f")
+    M, N, K = sym("M"), sym("N"), sym("K")
+    kt = sym("kt")
+    r, wm, wn = ap("*", 16, w), ap("%", w, 2), ap("//", w, 2)
+    fill_slot, held = x.Slot(cursor="ab.fill"), x.Slot(cursor="s")
+
+    def copy(field: str, source: str, start: Expr) -> x.Op:
+        return x.Op(
+            op="cp_async",
+            operands={
+                "dst": x.Ref(base=f"ab.{field}", slot=fill_slot, subs=box((r, 16), (0, bk))),
+                "src": x.Ref(base=source, subs=box((ap("+", start, r), 16), (ap("*", f, bk), bk))),
+            },
+            completion=x.ByGroup(queue="cp_async"),
+        )
+
+    filling = (
+        copy("a", "a", sym("m0")),
+        copy("b", "b", sym("n0")),
+        x.Commit(queue="cp_async"),
+        x.Cursor(cursor="ab.fill", reason="advance"),
+    )
+    xs, zs = reg("xa", "bf16"), reg("zb", "bf16")
+    products: list[x.Stmt] = []
+    for i in range(bk // 16):
+        a_ref = x.Ref(base="ab.a", slot=held, subs=box((ap("*", 64, wm), 64), (16 * i, 16)))
+        b_ref = x.Ref(base="ab.b", slot=held, subs=box((ap("*", 32, wn), 32), (16 * i, 16)))
+        products += [
+            x.Op(op="ldmatrix", operands={"dst": xs, "src": a_ref}, reason="mma"),
+            x.Op(op="ldmatrix", operands={"dst": zs, "src": b_ref}, reason="mma"),
+            x.Op(op="mma", operands={"d": reg("acc"), "a": xs, "b": zs}),
+        ]
+    steady = (
+        x.GroupWait(queue="cp_async", keep=stages - 2, reason="ab.wait"),
+        x.Cursor(cursor="s", form="copy", source="ab.wait", reason="handle"),
+        x.Cursor(cursor="ab.wait", reason="advance"),
+        x.Named(barrier="math", reason="sync"),
+        let("f", ap("+", kk, stages - 1)),
+        x.If(cond=ap("<", f, kt), then=filling, orelse=(x.Commit(queue="cp_async", reason="empty group"),)),
+        *products,
+    )
+    acc_t = tile("f32", 64, 32)
+    row = ap("+", ap("+", sym("m0"), ap("*", 64, wm)), ROW)
+    col = ap("+", ap("+", sym("n0"), ap("*", 32, wn)), COL)
+    inside = ap("and", ap("<", row, M), ap("<", col, N))
+    tiles_n = ap("cdiv", N, bn)
+    prologue_fills = loop("q", 0, stages - 1, (let("f", sym("q")), x.If(cond=ap("<", f, kt), then=filling, orelse=(x.Commit(queue="cp_async"),))))
+    positions = ap("*", ap("cdiv", M, bm), tiles_n)
+    return x.Kernel(
+        name="gemm_ampere",
+        target=target,
+        tensors=(tensor("a", "bf16", "M", "K"), tensor("b", "bf16", "N", "K"), tensor("c", "bf16", "M", "N", out=True)),
+        dims=(x.Dim(name="M", tensor="a", axis=0), x.Dim(name="K", tensor="a", axis=1), x.Dim(name="N", tensor="b", axis=0)),
+        positions=positions,
+        grid=positions,
+        threads=256,
+        shared_bytes=stages * 2 * bm * bk * 2,
+        buffers=(
+            buffer("ab.a", "bf16", bm, bk, offset=0, slots=stages, swizzle=64),
+            buffer("ab.b", "bf16", bn, bk, offset=stages * bm * bk * 2, slots=stages, swizzle=64),
+        ),
+        named=(x.NamedBarrier(name="math", id=1, threads=256),),
+        roles=(
+            x.Role(
+                name="math",
+                first_warp=0,
+                warps=1,
+                instances=8,
+                var="w",
+                tiles={"acc": acc_t, "xa": tile("bf16", 64, 16), "zb": tile("bf16", 32, 16)},
+                cursors={"ab.fill": stages, "ab.wait": stages, "s": stages},
+                body=(
+                    let("m0", ap("*", ap("//", sym("%cta"), tiles_n), bm)),
+                    let("n0", ap("*", ap("%", sym("%cta"), tiles_n), bn)),
+                    let("kt", ap("cdiv", K, bk)),
+                    assign(reg("acc"), 0.0),
+                    prologue_fills,
+                    loop("k", 0, kt, steady),
+                    store(x.Ref(base="c", subs=elems(row, col)), cast(reg("acc"), "bf16"), acc_t, where=inside, vector=2),
+                    x.Exit(reason="exit"),
+                ),
+            ),
+        ),
+    )

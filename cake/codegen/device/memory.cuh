@@ -284,8 +284,7 @@ __device__ __forceinline__ Word load_bits_peer(uint32_t a)
 template <int Count, typename Word>
 __device__ __forceinline__ void load_peer(Word *r, uint32_t a)
 {
-#pragma unroll
-    for (int i = 0; i < Count; ++i)
+    UNROLLED for (int i = 0; i < Count; ++i)
         r[i] = load_bits_peer<Word>(a + i * sizeof(Word));
 }
 

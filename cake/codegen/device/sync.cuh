@@ -275,7 +275,6 @@ __device__ __forceinline__ void pin_register(int64_t &x)
 template <typename Word, int Count>
 __device__ __forceinline__ void pin(Word (&x)[Count])
 {
-#pragma unroll
-    for (int i = 0; i < Count; ++i)
+    UNROLLED for (int i = 0; i < Count; ++i)
         pin_register(x[i]);
 }

@@ -1,3 +1,8 @@
+// Loops over registers are unrolled, so that their arrays become registers; loops of the schedule never are.
+#define UNROLLED _Pragma("unroll")
+
+#define ROLLED _Pragma("unroll 1")
+
 using int8_t = signed char;
 
 using uint8_t = unsigned char;
