@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
 
 from cake.diagnostics import CakeError, Diagnostic, Findings
 from cake.expand.constants import Value
 from cake.expand.kernel import expand_kernel
+from cake.expand.wellformed import problems
 from cake.ir import expanded as x
 from cake.ir import surface as s
 from cake.ir.parser import parse, parse_all, read_source
+
+if TYPE_CHECKING:
+    from cake.runtime import LoadedKernel
 
 
 def check_text(text: str, file: str = "<string>") -> list[Diagnostic]:
@@ -26,8 +34,9 @@ def check_text(text: str, file: str = "<string>") -> list[Diagnostic]:
 def check_file(file: s.File) -> list[Diagnostic]:
     """Findings of every kernel of a parsed file, at its chosen constants, for each of its targets."""
     findings = Findings()
-    for name in duplicates([k.name for k in (*file.kernels, *file.sequences)]):
-        again = [k for k in (*file.kernels, *file.sequences) if k.name == name][-1]
+    named: list[s.Kernel | s.Sequence] = [*file.kernels, *file.sequences]
+    for name in duplicates([k.name for k in named]):
+        again = [k for k in named if k.name == name][-1]
         findings.error("T002", f"`{name}` is declared twice", again.span, help="use another name")
     for kernel in file.kernels:
         for target in kernel.targets or ("",):
@@ -93,7 +102,79 @@ def expand_file(
     target: str | None = None,
 ) -> x.Kernel:
     """The expanded kernel of a `.cake` file, or of an expanded kernel's JSON (`.json`)."""
-    text = read_source(path)
     if Path(path).suffix == ".json":
-        return x.Kernel.model_validate_json(text)
-    return expand_text(text, str(path), kernel=kernel, constants=constants, target=target)
+        return read_expanded(read_json(path), str(path))
+    return expand_text(read_source(path), str(path), kernel=kernel, constants=constants, target=target)
+
+
+def check_path(path: str | os.PathLike[str]) -> list[Diagnostic]:
+    """Every finding in a file: a `.cake` source, or an expanded kernel's JSON."""
+    try:
+        if Path(path).suffix == ".json":
+            read_expanded(read_json(path), str(path))
+            return []
+        return check_text(read_source(path), str(path))
+    except CakeError as error:
+        return list(error.diagnostics)
+
+
+def compile_file(
+    path: str | os.PathLike[str],
+    *,
+    kernel: str | None = None,
+    target: str | None = None,
+    **constants: Value,
+) -> LoadedKernel:
+    """A callable for one kernel of a file: expand, compile (through the cache), load at the first call."""
+    from cake.codegen.build import build
+    from cake.runtime import load
+
+    return load(build(expand_file(path, kernel=kernel, constants=constants, target=target)))
+
+
+# ---- expanded kernels as JSON ---------------------------------------------------------------------------------------
+
+
+def read_json(path: str | os.PathLike[str]) -> str:
+    """The text of an expanded kernel's file, which may be larger than any source (S009 where it cannot be read)."""
+    name = os.fspath(path)
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not text in UTF-8"
+        found = Diagnostic(code="S009", severity="error", message=f"{name} cannot be read: {reason}")
+        raise CakeError(found) from None
+
+
+def read_expanded(text: str, file: str = "<string>") -> x.Kernel:
+    """The expanded kernel in a JSON text: the kernel itself, or what ``cake expand --json`` prints. X003 with what is
+    wrong otherwise."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _not_expanded(file, f"the text is not JSON: {error}") from None
+    if isinstance(record, dict) and isinstance(record.get("result"), dict) and "kernel" in record["result"]:
+        record = record["result"]["kernel"]
+    try:
+        kernel = x.Kernel.model_validate_json(json.dumps(record))
+    except ValidationError as error:
+        places = [f"{'.'.join(map(str, e['loc'])) or 'it'}: {e['msg']}" for e in error.errors()[:6]]
+        raise _not_expanded(file, f"{error.error_count()} fields are not as the schema has them", *places) from None
+    except RecursionError:
+        raise _not_expanded(file, "its statements are nested too deep") from None
+    wrong = problems(kernel)
+    if wrong:
+        raise _not_expanded(file, wrong[0], *wrong[1:6])
+    return kernel
+
+
+def _not_expanded(file: str, why: str, *facts: str) -> CakeError:
+    return CakeError(
+        Diagnostic(
+            code="X003",
+            severity="error",
+            message=f"{file} is not an expanded kernel: {why}",
+            facts=facts,
+            help="`cake expand FILE --json` prints one",
+        )
+    )

@@ -1,0 +1,104 @@
+"""``cake run --device gpu``: one launch on device 0, in a process that can be killed when the kernel hangs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from cake.cli.outcome import error
+from cake.cli.progress import working
+from cake.ir import expanded as x
+
+TIMEOUT = 120.0
+
+
+class Resident:
+    """An array in device memory, as the runtime reads one."""
+
+    def __init__(self, pointer: int, array: Any) -> None:
+        self.dtype = array.dtype
+        self.__cuda_array_interface__ = {
+            "version": 3,
+            "shape": array.shape,
+            "strides": None,
+            "typestr": array.dtype.str,
+            "data": (pointer, False),
+        }
+
+
+def launch(kernel: x.Kernel, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs of one launch. Outputs that are only written start with the pattern that nothing writes."""
+    from cake.codegen.build import build, write
+    from cake.machine.registers import poison
+    from cake.runtime import driver, watchdog
+
+    driver.driver()  # no driver or no device is said before anything is compiled
+    with working(f"compiling {kernel.name}"):
+        artifact = build(kernel)
+    given = dict(arguments)
+    for t in kernel.tensors:
+        if t.direction == "out":
+            given[t.name] = poison(t.dtype, given[t.name].shape)
+    outputs = [t.name for t in kernel.tensors if t.direction != "in"]
+    with TemporaryDirectory(prefix="cake-") as place, working(f"running {kernel.name}"):
+        write(artifact, place)
+        what = f"running {kernel.name}"
+        result: dict[str, Any] = watchdog.run(_child, Path(place), given, outputs, timeout=TIMEOUT, what=what)
+    return result
+
+
+def _child(place: Path, arguments: Mapping[str, Any], outputs: list[str]) -> dict[str, Any]:
+    import numpy as np
+
+    from cake.runtime import load
+
+    loaded = load(place)
+    device = _Memory()
+    passed: dict[str, Any] = {}
+    for name, value in arguments.items():
+        array = np.ascontiguousarray(value) if isinstance(value, np.ndarray) else None
+        passed[name] = value if array is None else Resident(device.upload(array), array)
+    loaded(**passed, stream=0)
+    device.finish()
+    return {n: device.download(n, passed[n], arguments[n]) for n in outputs}
+
+
+class _Memory:
+    """Device memory through the driver, in the primary context that the runtime launches in."""
+
+    def __init__(self) -> None:
+        from cuda.bindings import driver
+
+        self._cuda: Any = driver
+        self._call("cuInit", 0)
+        device = self._call("cuDeviceGet", 0)
+        self._call("cuCtxSetCurrent", self._call("cuDevicePrimaryCtxRetain", device))
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        code, *values = getattr(self._cuda, name)(*arguments)
+        if int(code) != 0:
+            raise error("R018", f"{name} failed: {code}", "see whether other work on the device runs")
+        return values[0] if values else None
+
+    def upload(self, array: Any) -> int:
+        """A copy of a contiguous array on the device."""
+        pointer = self._call("cuMemAlloc", max(array.nbytes, 1))
+        if array.nbytes:
+            self._call("cuMemcpyHtoD", pointer, array.ctypes.data, array.nbytes)
+        return int(pointer)
+
+    def finish(self) -> None:
+        """Wait for the launch."""
+        self._call("cuCtxSynchronize")
+
+    def download(self, name: str, resident: Resident, like: Any) -> Any:
+        """The array back on the host."""
+        import numpy as np
+
+        out = np.empty_like(like, order="C")
+        pointer = resident.__cuda_array_interface__["data"][0]
+        if out.nbytes:
+            self._call("cuMemcpyDtoH", out.ctypes.data, pointer, out.nbytes)
+        return out

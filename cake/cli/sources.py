@@ -1,0 +1,116 @@
+"""Reading the FILE of a command: a `.cake` source or an expanded kernel's JSON, from a path or standard input (`-`)."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cake.cli.outcome import error, remember
+from cake.diagnostics import CakeError
+
+if TYPE_CHECKING:
+    from cake.expand.constants import Value
+    from cake.ir import expanded as x
+    from cake.ir import surface as s
+
+FILE = "S009"
+STDIN = "<stdin>"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of one FILE. ``file`` is its name in diagnostics, ``path`` where it lies (None: standard input)."""
+
+    file: str
+    path: Path | None
+    text: str
+
+    @property
+    def expanded(self) -> bool:
+        """Whether it is an expanded kernel's JSON."""
+        if self.path is not None:
+            return self.path.suffix == ".json"
+        return self.text.lstrip()[:1] == "{"
+
+    @property
+    def stem(self) -> str:
+        """Its name without the suffix: names directories of results."""
+        return "stdin" if self.path is None else self.path.name.split(".")[0] or self.path.stem
+
+
+def read(name: str) -> Source:
+    """The text of FILE, or a finding that says why there is none."""
+    from cake.compiler import read_json
+    from cake.ir.parser import read_source
+
+    if name == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+        remember(STDIN, text)
+        return Source(STDIN, None, text)
+    path = Path(name)
+    try:
+        missing, directory = not os.path.lexists(path), path.is_dir()
+    except (OSError, ValueError) as problem:
+        raise error(FILE, f"{name} cannot be read: {problem}") from None
+    if missing:
+        raise error(FILE, f"there is no file {name}", _near(path))
+    if directory:
+        inside = sorted(p.name for p in path.iterdir() if p.suffix == ".cake")[:6]
+        raise error(FILE, f"{name} is a directory", f"it has {', '.join(inside)}" if inside else "name a .cake file")
+    if path.suffix not in (".cake", ".json"):
+        raise error(FILE, f"{name} is neither a .cake source nor an expanded kernel (.json)", "the suffix decides")
+    return Source(name, path, read_json(path) if path.suffix == ".json" else read_source(path))
+
+
+def _near(path: Path) -> str | None:
+    try:
+        names = [p.name for p in path.parent.iterdir() if p.suffix in (".cake", ".json")]
+    except OSError:
+        return None
+    near = difflib.get_close_matches(path.name, names, n=1) or [n for n in names if n.startswith(path.name + ".")]
+    return f"did you mean `{path.with_name(near[0])}`?" if near else None
+
+
+def parse_surface(source: Source) -> s.File:
+    """The parsed file; CakeError with every mistake."""
+    from cake.ir.parser import parse
+
+    return parse(source.text, source.file)
+
+
+def expand(
+    source: Source, kernel: str | None, constants: Mapping[str, Value], target: str | None
+) -> tuple[x.Kernel, s.File | None]:
+    """The expanded kernel that FILE means, and the file it came from (None: it was JSON)."""
+    from cake.compiler import read_expanded, select_kernel
+    from cake.expand.kernel import expand_kernel
+
+    if source.expanded:
+        found = read_expanded(source.text, source.file)
+        _fixed(found, kernel, constants, target)
+        return found, None
+    parsed = parse_surface(source)
+    result, diagnostics = expand_kernel(parsed, select_kernel(parsed, kernel), constants, target)
+    if result is None:
+        raise CakeError(*diagnostics)
+    return result, parsed
+
+
+def _fixed(found: x.Kernel, kernel: str | None, constants: Mapping[str, Value], target: str | None) -> None:
+    """An expanded kernel has made its choices: asking for another is refused."""
+    if kernel is not None and kernel != found.name:
+        raise error("T001", f"there is no kernel `{kernel}` in the file", f"it has {found.name}")
+    if target is not None and target != found.target:
+        raise error("T021", f"kernel `{found.name}` was expanded for {found.target}, not {target}", "expand it again")
+    for name, value in constants.items():
+        if found.constants.get(name) != value:
+            raise error(
+                "T009",
+                f"`{name}` is {found.constants[name]} in this expanded kernel",
+                f"expand the source again with {name}={value}",
+            )
