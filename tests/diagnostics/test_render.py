@@ -10,6 +10,7 @@ import pytest
 from cake.diagnostics import Diagnostic, Edit, Fix, Label, Span
 from cake.diagnostics.fixes import apply_edits, apply_fix, apply_fixes
 from cake.diagnostics.jsonout import from_json, to_json
+from cake.diagnostics.sarif import to_sarif
 from cake.diagnostics.text import render, show, summary
 
 SOURCE = "one\n    acc += x * y\nthree\n"
@@ -122,6 +123,19 @@ def test_json_is_stable_and_complete() -> None:
     assert list(data["diagnostics"][0]) == list(data["diagnostics"][1]) == list(Diagnostic.model_fields)
     with pytest.raises(ValueError):
         from_json(text.replace('"version":1', '"version":2'))
+
+
+def test_sarif() -> None:
+    other = Diagnostic(code="X999", severity="hint", message="no page, no place")
+    log = json.loads(to_sarif([FULL, other]))
+    (run,) = log["runs"]
+    assert log["version"] == "2.1.0"
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["S101", "X999"]
+    first, second = run["results"]
+    assert first["locations"][0]["physicalLocation"]["region"]["startColumn"] == 9
+    assert first["relatedLocations"][0]["message"]["text"] == "first seen here"
+    assert first["fixes"][0]["artifactChanges"][0]["replacements"][0]["insertedContent"]["text"] == "= acc +"
+    assert (second["level"], second["locations"]) == ("note", [])
 
 
 def test_edits() -> None:
