@@ -132,7 +132,7 @@ def _rewait() -> x.Kernel:
     return edit(KERNEL, change, "math")
 
 
-# Two are safe, and say why in the axioms: every wgmma joins its warpgroup and its group's completion retires the
+# Three are safe, and the axioms say why: every wgmma joins its warpgroup and its group's completion retires the
 # reads of all four warps (E14, A1), so any one warp may release; and a relaxed arrival carries permission, which is
 # all that a release after completed async reads needs (E5, A5).
 MUTANTS: dict[str, tuple[Callable[[], x.Kernel], list[str]]] = {

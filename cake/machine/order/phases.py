@@ -168,8 +168,7 @@ class PhaseLog:
         sources, self.sources = self.sources, []
         self.completed.append(sources)
         self.latest, self.letter = self.letter, Letter()
-        past = np.maximum.reduce([s.past for s in sources])
-        return sources, past
+        return sources, np.maximum.reduce([s.past for s in sources])
 
     def late_announcements(self, sources: list[Source]) -> list[Source]:
         """Announcements that no arrival of the phase has in its past (D3)."""

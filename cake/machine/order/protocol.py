@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from cake.diagnostics import Diagnostic
 from cake.ir import expanded as x
 from cake.machine import events as ev
-from cake.machine.order.clocks import DONE, READ, SEEN, SEEN_S, SEEN_X, C, Clock, control
+from cake.machine.order.clocks import DONE, READ, SEEN, SEEN_S, SEEN_X, C, Clock, control, unscoped
 from cake.machine.order.layout import Columns, name
 from cake.machine.order.phases import Passed, PhaseLog, Source, control_row
 from cake.machine.order.report import finding, of, where
@@ -62,6 +62,7 @@ class Protocol:
         self.findings: list[Diagnostic] = []
         self.said: set[object] = set()
         self.early: dict[int, bool] = {}
+        self.parity: dict[int, Clock] = {}
         self.generations: dict[ev.NamedKey, Generation] = {}
         self.mixed: list[tuple[ev.NamedKey, int, ev.NamedArrive, list[tuple[int, int, ev.NamedArrive]]]] = []
         self.last: dict[ev.NamedKey, list[tuple[int, int, ev.NamedArrive]]] = {}
@@ -113,17 +114,15 @@ class Protocol:
         if agent.cta != event.barrier[0]:
             self.remote.append((event.barrier[0], column, self.numbers[column], event))
 
-    def landing(self, event: ev.Contrib, issued: Clock, column: int, number: int, bits: list[int]) -> None:
+    def landing(self, event: ev.Contrib, issued: Clock, column: int, number: int, bit: int, effects: int) -> None:
         """Bytes or a triggered arrival of an operation whose issuer knew ``issued``: its own effects, and control."""
         log = self.logs[event.barrier]
-        bit = bits[0]
         source = Source(event, column, number, issued.rows[C], bit)
         if not log.add(source, issued):
             self.suspects.append(Suspect(log, event.phase, event))
         message = control(issued, column)
-        for b in bits:
-            for each in (READ, DONE, SEEN, SEEN_S, SEEN_X):
-                message.bits[each] |= 1 << b
+        for each in (READ, DONE, SEEN, SEEN_S, SEEN_X):
+            message.bits[each] |= effects
         log.letter.landed(message)
 
     def phase(self, event: ev.Phase) -> None:
@@ -159,7 +158,9 @@ class Protocol:
         log, clock = self.logs[event.barrier], self.clocks[column]
         self._usable(log, clock, event.agent.cta, event)
         if event.intended is not None:
-            self.early[column] = not log.knows(clock, event.intended - 1)
+            self.early[column] = event.intended > 0 and not log.knows(clock, event.intended - 1)
+        else:
+            self.parity[column] = clock.copy()
 
     def passed(self, event: ev.Pass, column: int) -> None:
         """A wait returns."""
@@ -167,6 +168,9 @@ class Protocol:
         meant = event.found if event.intended is None else event.intended
         text = self.text(log.key)
         early = self.early.pop(column, False)
+        if column in self.parity:
+            known = self.parity.pop(column)
+            early = meant > 0 and not log.knows(known, meant - 1)
         if event.found > meant:
             self._add(
                 "P106",
@@ -223,7 +227,7 @@ class Protocol:
     def cluster_arrive(self, event: ev.ClusterArrive, column: int) -> None:
         """A thread arrives at the cluster barrier; relaxed, it publishes nothing."""
         clock = self.clocks[column]
-        message = clock if event.sem == "release_acquire" else control(clock, column)
+        message = clock if event.sem == "release_acquire" else unscoped(clock, column, semantics=False)
         held = self.cluster.get(event.agent.cluster)
         if held is None:
             self.cluster[event.agent.cluster] = message.copy()
@@ -238,7 +242,7 @@ class Protocol:
         """A wait for the cluster barrier returns."""
         clock = self.clocks[column]
         message = self.cluster_done[event.agent.cluster, event.generation]
-        clock.join(message if event.sem == "release_acquire" else control(message, column))
+        clock.join(message if event.sem == "release_acquire" else unscoped(message, column, semantics=False))
 
     # -- what is known only at the end
     # ----------------------------------------------------------------------------------
@@ -258,12 +262,12 @@ class Protocol:
         for log in self.logs.values():
             arrived = {s.column for s in log.sources if s.event.weight and s.bit is None}
             got = sum(s.event.weight for s in log.sources)
-            if 0 < got < log.count and not self._arrivers(log.key) - arrived:
+            if log.sources and got < log.count and not self._arrivers(log.key) - arrived:
                 text = self.text(log.key)
                 whole = f"gets {got} arrivals from all that arrive there; its count is {log.count}"
                 message = f"phase {log.phase} of {text} {whole}"
-                events = [s.event for s in log.sources if s.event.weight]
-                witness = tuple(f"{e.weight} from {where(e)}" for e in events)
+                events = [s.event for s in log.sources]
+                witness = tuple(f"{e.weight} from {where(e)} ({e.form})" for e in events)
                 found.append(finding("P103", message, events[-1].site, witness=witness))
         return found[:1]
 

@@ -53,6 +53,7 @@ class Races:
         self.stale: list[tuple[Access, Access]] = []
         self.unwritten: list[Access] = []
         self.sites: dict[int, set[int]] = {}
+        self.racers: dict[tuple[int, int], set[int]] = {}
         self.misdirected: set[tuple[str, str]] = set()
 
     def access(self, access: Access, clocks: list[Clock], others: list[Access]) -> None:
@@ -122,6 +123,12 @@ class Races:
     def finish(self) -> list[Diagnostic]:
         """All findings, one for each code and pair of places."""
         told: dict[tuple[str, str, str], Diagnostic] = {}
+        for pair in self.pairs.values():
+            for access, racers, rival in (
+                (pair.earlier, pair.first, pair.later),
+                (pair.later, pair.second, pair.earlier),
+            ):
+                self.racers.setdefault((id(access.site), id(rival.site)), set()).update(racers)
         named = [(*self._name(pair), pair) for pair in self.pairs.values()]
         late = {_path(pair.later) for code, _, pair in named if code[0] == "D"}
         for code, help, pair in named:
@@ -171,7 +178,7 @@ class Races:
         if pair.problem == "flight" and earlier.queue == "bulk":
             return "D207", "wait for the store's reads in the thread that issued it, then meet at a barrier"
         one_role = (earlier.agent.cta, earlier.agent.role) == (later.agent.cta, later.agent.role)
-        if one_role and (earlier.op is None or earlier.queue == "cp_async"):
+        if one_role and (earlier.op is None or earlier.op.op == "cp_async"):
             warps = {self.agents[c].warp for c in pair.first | pair.second}
             if len(warps) == 1:
                 return "D205", "syncwarp between the elected lane and its siblings"
@@ -186,10 +193,10 @@ class Races:
 
     def _siblings(self, pair: Pair) -> bool:
         """On one side only the rest of the warps raced: their elected lanes did the same and were ordered."""
-        for access, racers in ((pair.earlier, pair.first), (pair.later, pair.second)):
+        for access, rival in ((pair.earlier, pair.later), (pair.later, pair.earlier)):
             if not access.lanes or access.site is None:
                 continue
-            agents = [self.agents[c] for c in racers]
+            agents = [self.agents[c] for c in self.racers[id(access.site), id(rival.site)]]
             made = self.sites.get(id(access.site), set())
             elected = {(a.cta, a.warp) for c in made for a in (self.agents[c],) if a.half == "L"}
             if all(a.half == "R" and (a.cta, a.warp) in elected for a in agents):

@@ -81,7 +81,7 @@ class Order:
         self.leaving = Leaving(self.columns)
         self.bits = 0
         self.ops: dict[int, tuple[dict[int, int], int]] = {}
-        self.issued: dict[int, tuple[Clock, int, int]] = {}
+        self.issued: dict[int, tuple[Clock, int]] = {}
         self.copies = [0] * count
         self.generic = 0
         self.released = [0] * count
@@ -137,7 +137,7 @@ class Order:
 
     def _lanes(self, agent: ev.Agent, site: ev.Site | None) -> bool:
         """All lanes of the warp execute the node."""
-        return site is not None and site.node.executor == "lanes" and agent.role not in self.solo | {""}
+        return site is not None and site.node.executor == "lanes" and site.role not in self.solo
 
     # -- memory
     # ---------------------------------------------------------------------------------------------------------
@@ -186,10 +186,8 @@ class Order:
         bits[-1] = self.bits
         self.bits += max(1, len(bits) - 1)
         self.ops[event.op.id] = bits, column
-        issued = Clock.fresh(self.columns.count)
-        for c, clock in zip(columns, clocks, strict=True):
-            issued.join(control(clock, c))
-        self.issued[event.op.id] = issued, column, self.numbers[column]
+        if event.barriers:
+            self.issued[event.op.id] = control(clocks[0], column), self.numbers[column]
         if event.op.op == "cp_async":
             self.copies[column] |= 1 << bits[-1]
             self.generic |= 1 << bits[-1]
@@ -319,13 +317,13 @@ class Order:
             self.protocol.contribution(event, column)
             self.released[column] = self.numbers[column]
             return
-        bits, _ = self.ops[event.by.id]
-        issued, column, number = self.issued[event.by.id]
-        mine = [bits.get(event.barrier[0], bits[-1])]
-        if event.form == "triggered":
-            earlier = self.copies[column]
-            mine += [b for b in range(self.bits) if earlier >> b & 1 and b < mine[0]]
-        self.protocol.landing(event, issued, column, number, mine)
+        bits, column = self.ops[event.by.id]
+        issued, number = self.issued[event.by.id]
+        bit = bits.get(event.barrier[0], bits[-1])
+        effects = 1 << bit
+        if event.form == "triggered":  # E8: and of the thread's copies before
+            effects |= self.copies[column] & (effects - 1)
+        self.protocol.landing(event, issued, column, number, bit, effects)
 
     def _phase(self, event: ev.Phase) -> None:
         self.protocol.phase(event)
