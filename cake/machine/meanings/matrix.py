@@ -24,6 +24,23 @@ if TYPE_CHECKING:
     from cake.machine.executor import Executor
 
 
+BLAS_SINGLE_THREAD = 4 * 65536
+"""OpenBLAS gives a product of at most so many multiply-adds to one thread. Larger ones are cut up: waking threads
+costs more than it gains here (far more on a busy machine), and a sum must not depend on how many there are."""
+
+
+def product(a: Array, b: Array) -> Array:
+    """a @ b in f32."""
+    (rows, inner), cols = a.shape, b.shape[1]
+    step = max(8, BLAS_SINGLE_THREAD // (rows * inner) // 8 * 8)
+    if cols <= step:
+        return np.matmul(a, b)
+    result = np.empty((rows, cols), dtype=np.float32)
+    for first in range(0, cols, step):
+        np.matmul(a, b[:, first : first + step], out=result[:, first : first + step])
+    return result
+
+
 class LdMatrix(Meaning):
     """Load a 16-bit shared tile as frag."""
 
@@ -67,7 +84,7 @@ class Mma(Meaning):
 
     def first(self, inst: Instance, step: Step) -> None:
         a, b = to_f32(self.a(inst)), to_f32(self.b(inst))
-        set_tile(inst, self.d, part(inst.tiles[self.d.name], self.d) + np.matmul(a, b.swapaxes(-1, -2)))
+        set_tile(inst, self.d, part(inst.tiles[self.d.name], self.d) + product(a, b.T))
 
 
 class Wgmma(Meaning):
@@ -106,11 +123,11 @@ class Wgmma(Meaning):
             operands.extend((np.ascontiguousarray(a), np.ascontiguousarray(to_f32(self.b.read(inst, b_box)))))
 
         def write() -> None:
-            product = np.matmul(operands[0], operands[1])
+            result = product(operands[0], operands[1])
             old = part(inst.tiles[self.d.name], self.d)
-            if product.shape != old.shape:
-                fail("T000", f"wgmma: {product.shape} into {old.shape}", self.op.span)
-            set_tile(inst, self.d, old + product if use_acc else product)
+            if result.shape != old.shape:
+                fail("T000", f"wgmma: {result.shape} into {old.shape}", self.op.span)
+            set_tile(inst, self.d, old + result if use_acc else result)
 
         leaders = [r for r in members if r.agent.half == "L"]
         ops = tuple(m.operation("wgmma", r) for r in leaders)
