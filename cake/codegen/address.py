@@ -45,7 +45,8 @@ class Part:
         """The whole coordinate."""
         if self.opaque is not None:
             return self.opaque
-        return " + ".join(t for t in (self.uniform, self.lane) if t) + (f" + {self.reg}" if self.reg != Index() else "") or "0"
+        reg = str(self.reg) if self.reg != Index() else ""
+        return " + ".join(t for t in (self.uniform, self.lane, reg) if t) or "0"
 
 
 def _scaled(text: str, factor: int, level_ok: bool) -> str:
