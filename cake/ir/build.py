@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from lark import Token, Tree
 
@@ -33,7 +33,7 @@ class Builder:
         parts: dict[str, list[Any]] = {"const": [], "kernel": [], "sequence": [], "error": []}
         for child in tree.children:
             parts[child.data].append(None if child.data == "error" else getattr(self, child.data)(child, 2))
-        return s.File(
+        return s.File.trusted(
             span=self.span(tree) if tree.children else s.NOWHERE,
             comments=self.comments.get(0, s.NO_COMMENTS),
             consts=tuple(parts["const"]),
@@ -57,7 +57,7 @@ class Builder:
             parts[decl.data].append(getattr(self, decl.data)(decl, depth + 2))
         tiles = parts.pop("tiles")
         fields: dict[str, Any] = {_DECLARATIONS[kind]: tuple(nodes) for kind, nodes in parts.items()}
-        return s.Kernel(
+        return s.Kernel.trusted(
             **self.place(tree),
             name=str(name),
             params=self.params(params, depth),
@@ -68,7 +68,7 @@ class Builder:
 
     def sequence(self, tree: Part, depth: int) -> s.Sequence:
         name, params, *items = tree.children
-        return s.Sequence(
+        return s.Sequence.trusted(
             **self.place(tree),
             name=str(name),
             params=self.params(params, depth),
@@ -78,23 +78,23 @@ class Builder:
 
     def temp(self, tree: Part, depth: int) -> s.Temp:
         name, type_, attrs = tree.children
-        return s.Temp(
+        return s.Temp.trusted(
             **self.place(tree), name=str(name), type=self.type(type_, depth + 1), attrs=self.attrs(attrs, depth)
         )
 
     def step(self, tree: Part, depth: int) -> s.Step:
         name, args = tree.children
         positional, keywords = self.args(args, depth)
-        return s.Step(**self.place(tree), name=str(name), args=positional, kwargs=keywords)
+        return s.Step.trusted(**self.place(tree), name=str(name), args=positional, kwargs=keywords)
 
     def params(self, tree: Part, depth: int) -> tuple[s.Param, ...]:
         params = []
         for child in tree.children:
             direction, name, type_, attrs, guard = child.children
             params.append(
-                s.Param(
+                s.Param.trusted(
                     span=self.span(child),
-                    direction=str(direction) if direction else "in",  # type: ignore[arg-type]
+                    direction=str(direction) if direction else "in",
                     name=str(name),
                     type=self.type(type_, depth + 3),
                     attrs=self.attrs(attrs, depth + 2),
@@ -107,7 +107,7 @@ class Builder:
 
     def const(self, tree: Part, depth: int) -> s.Const:
         name, choices, value = tree.children
-        return s.Const(
+        return s.Const.trusted(
             **self.place(tree),
             name=str(name),
             choices=self.exprs(choices.children[0], depth) if choices else (),
@@ -115,29 +115,29 @@ class Builder:
         )
 
     def where(self, tree: Part, depth: int) -> s.Where:
-        return s.Where(**self.place(tree), conditions=self.exprs(tree, depth))
+        return s.Where.trusted(**self.place(tree), conditions=self.exprs(tree, depth))
 
     def assume(self, tree: Part, depth: int) -> s.Assume:
-        return s.Assume(**self.place(tree), predicates=self.exprs(tree, depth))
+        return s.Assume.trusted(**self.place(tree), predicates=self.exprs(tree, depth))
 
     def define(self, tree: Part, depth: int) -> s.Define:
         name, value = tree.children
-        return s.Define(**self.place(tree), name=str(name), value=self.expr(value, depth + 1))
+        return s.Define.trusted(**self.place(tree), name=str(name), value=self.expr(value, depth + 1))
 
     def tiles(self, tree: Part, depth: int) -> s.Tiles:
         schedule, *items = tree.children
         nodes = tuple(getattr(self, item.data)(item, depth + 2) for item in items if item.data != "error")
-        return s.Tiles(**self.place(tree), schedule=self.attr(schedule, depth + 1), items=nodes)
+        return s.Tiles.trusted(**self.place(tree), schedule=self.attr(schedule, depth + 1), items=nodes)
 
     def axis(self, tree: Part, depth: int) -> s.Axis:
         name, extent, attrs = tree.children
-        return s.Axis(
+        return s.Axis.trusted(
             **self.place(tree), name=str(name), extent=self.expr(extent, depth + 1), attrs=self.attrs(attrs, depth)
         )
 
     def role(self, tree: Part, depth: int) -> s.Role:
         name, instances, warps, registers = tree.children
-        return s.Role(
+        return s.Role.trusted(
             **self.place(tree),
             name=str(name),
             instances=self.optional(instances, depth + 1),
@@ -147,18 +147,18 @@ class Builder:
 
     def pipeline(self, tree: Part, depth: int) -> s.Pipeline:
         name, stages, producers, one, consumers, fields = tree.children
-        return s.Pipeline(
+        return s.Pipeline.trusted(
             **self.place(tree),
             name=str(name),
             stages=self.expr(stages, depth + 1),
             producers=_names(producers),
             consumers=_names(consumers),
             one=one is not None,
-            fields=tuple(s.Field(**self.buffer(f, depth + 2)) for f in fields.children if f.data == "field"),
+            fields=tuple(s.Field.trusted(**self.buffer(f, depth + 2)) for f in fields.children if f.data == "field"),
         )
 
     def smem(self, tree: Part, depth: int) -> s.Smem:
-        return s.Smem(**self.buffer(tree, depth))
+        return s.Smem.trusted(**self.buffer(tree, depth))
 
     def buffer(self, tree: Part, depth: int) -> dict[str, Any]:
         name, type_, attrs, guard = tree.children
@@ -173,11 +173,11 @@ class Builder:
     def turn(self, tree: Part, depth: int) -> s.Turn:
         del depth
         name, role = tree.children
-        return s.Turn(**self.place(tree), name=str(name), role=str(role))
+        return s.Turn.trusted(**self.place(tree), name=str(name), role=str(role))
 
     def do(self, tree: Part, depth: int) -> s.Do:
         role, var, body = tree.children
-        return s.Do(**self.place(tree), role=str(role), var=_maybe(var), body=self.body(body, depth))
+        return s.Do.trusted(**self.place(tree), role=str(role), var=_maybe(var), body=self.body(body, depth))
 
     # -- statements
 
@@ -193,7 +193,7 @@ class Builder:
 
     def declare(self, tree: Part, depth: int) -> s.Declare:
         name, type_, attrs, value = tree.children
-        return s.Declare(
+        return s.Declare.trusted(
             **self.place(tree),
             name=str(name),
             type=self.type(type_, depth + 1),
@@ -203,20 +203,20 @@ class Builder:
 
     def assign(self, tree: Part, depth: int) -> s.Assign:
         names, value = tree.children
-        return s.Assign(**self.place(tree), targets=_names(names), value=self.expr(value, depth + 1))
+        return s.Assign.trusted(**self.place(tree), targets=_names(names), value=self.expr(value, depth + 1))
 
     def expr_stmt(self, tree: Part, depth: int) -> s.ExprStmt:
-        return s.ExprStmt(**self.place(tree), expr=self.expr(tree.children[0], depth + 1))
+        return s.ExprStmt.trusted(**self.place(tree), expr=self.expr(tree.children[0], depth + 1))
 
     def pass_stmt(self, tree: Part, depth: int) -> s.Pass:
         del depth
-        return s.Pass(**self.place(tree))
+        return s.Pass.trusted(**self.place(tree))
 
     def for_stmt(self, tree: Part, depth: int) -> s.For:
         var, iterated, split, body = tree.children
         pieces, keywords = self.args(split, depth)
         self.no_keywords(keywords, "split")
-        return s.For(
+        return s.For.trusted(
             **self.place(tree),
             var=str(var),
             iter=self.expr(iterated, depth + 1),
@@ -226,7 +226,7 @@ class Builder:
 
     def with_stmt(self, tree: Part, depth: int) -> s.With:
         expr, name, body = tree.children
-        return s.With(
+        return s.With.trusted(
             **self.place(tree), expr=self.expr(expr, depth + 1), name=_maybe(name), body=self.body(body, depth)
         )
 
@@ -244,14 +244,14 @@ class Builder:
             cond, body = child.children
             # The comments of the first line are those of the statement.
             place = self.place(child) if i else {"span": self.span(child)}
-            branches.append(s.Branch(**place, cond=self.expr(cond, depth + 3), body=self.body(body, depth + 2)))
-        return s.If(**self.place(tree), branches=tuple(branches), orelse=orelse, else_comments=else_comments)
+            branches.append(s.Branch.trusted(**place, cond=self.expr(cond, depth + 3), body=self.body(body, depth + 2)))
+        return s.If.trusted(**self.place(tree), branches=tuple(branches), orelse=orelse, else_comments=else_comments)
 
     # -- types and attributes
 
     def type(self, tree: Part, depth: int) -> s.TypeRef:
         dtype, dims = tree.children
-        return s.TypeRef(span=self.span(tree), dtype=str(dtype), dims=self.exprs(dims, depth) if dims else ())
+        return s.TypeRef.trusted(span=self.span(tree), dtype=str(dtype), dims=self.exprs(dims, depth) if dims else ())
 
     def attrs(self, tree: Part, depth: int) -> tuple[s.Attr, ...]:
         return tuple(self.attr(child, depth + 2) for child in tree.children)
@@ -260,7 +260,7 @@ class Builder:
         name, args = tree.children
         positional, keywords = self.args(args, depth)
         self.no_keywords(keywords, str(name))
-        return s.Attr(span=self.span(tree), name=str(name), args=positional)
+        return s.Attr.trusted(span=self.span(tree), name=str(name), args=positional)
 
     def guard(self, tree: Part, depth: int) -> Any:
         return None if tree is None else self.expr(tree.children[0], depth)
@@ -277,19 +277,19 @@ class Builder:
         """An expression at ``depth`` levels of the JSON form."""
         if depth > MAX_DEPTH:
             self.too_deep(tree)
-            return s.Name(name="_")
+            return s.Name.trusted(name="_")
         kids = tree.children
         span = self.span(tree)
         match tree.data:
             case "name":
-                return s.Name(span=span, name=str(kids[0]))
+                return s.Name.trusted(span=span, name=str(kids[0]))
             case "number":
                 text = kids[0].value
-                return s.Number(span=span, value=int(text) if text.isdigit() else float(text), text=text)
+                return s.Number.trusted(span=span, value=int(text) if text.isdigit() else float(text), text=text)
             case "bool":
-                return s.Bool(span=span, value=kids[0] == "True")
+                return s.Bool.trusted(span=span, value=kids[0] == "True")
             case "neg" | "not":
-                return s.Unary(span=span, op=str(tree.data), operand=self.expr(kids[0], depth + 1))  # type: ignore[arg-type]
+                return s.Unary.trusted(span=span, op=str(tree.data), operand=self.expr(kids[0], depth + 1))
             case "and" | "or":
                 return self.binary(span, str(tree.data), kids[0], kids[1], depth)
             case "binary":
@@ -297,21 +297,21 @@ class Builder:
             case "cmp":
                 return self.comparison(tree, span, depth)
             case "attribute":
-                return s.Attribute(span=span, base=self.expr(kids[0], depth + 1), name=str(kids[1]))
+                return s.Attribute.trusted(span=span, base=self.expr(kids[0], depth + 1), name=str(kids[1]))
             case "call":
                 positional, keywords = self.args(kids[1], depth)
-                return s.Call(span=span, func=self.expr(kids[0], depth + 1), args=positional, kwargs=keywords)
+                return s.Call.trusted(span=span, func=self.expr(kids[0], depth + 1), args=positional, kwargs=keywords)
             case "index":
                 subs = tuple(self.sub(child, depth + 2) for child in kids[1].children)
-                return s.Index(span=span, base=self.expr(kids[0], depth + 1), subs=subs)
+                return s.Index.trusted(span=span, base=self.expr(kids[0], depth + 1), subs=subs)
             case "ternary":
                 return self.ternary(tree, span, depth)
         raise AssertionError(tree.data)
 
     def binary(self, span: Span, op: str, left: Part, right: Part, depth: int) -> s.Binary:
-        return s.Binary(
+        return s.Binary.trusted(
             span=span,
-            op=cast(s.BinaryOp, op),
+            op=op,
             left=self.expr(left, depth + 1),
             right=self.expr(right, depth + 1),
         )
@@ -320,7 +320,7 @@ class Builder:
         if tree.data != "slice":
             return self.expr(tree, depth)
         lo, hi, step = (self.optional(child, depth + 1) for child in tree.children)
-        return s.Slice(span=self.span(tree), lo=lo, hi=hi, step=step)
+        return s.Slice.trusted(span=self.span(tree), lo=lo, hi=hi, step=step)
 
     def args(self, tree: Part, depth: int) -> tuple[tuple[Any, ...], tuple[s.Kwarg, ...]]:
         """Positional and keyword arguments."""
@@ -332,7 +332,7 @@ class Builder:
                 if any(name == keyword.name for keyword in keywords):
                     self.findings.error("S006", f"the argument `{name}` is given twice", token_span(self.name, name))
                 value_node = self.expr(value, depth + 3)
-                keywords.append(s.Kwarg(span=self.span(child), name=str(name), value=value_node))
+                keywords.append(s.Kwarg.trusted(span=self.span(child), name=str(name), value=value_node))
             else:
                 if keywords:
                     self.findings.error(
@@ -353,7 +353,7 @@ class Builder:
             operands = [self.expr(child, depth + 1) for child in tree.children[::2]]
             ops = [token.value for token in tree.children[1::2]]
             pairs = zip(operands, ops, operands[1:], strict=False)
-            parts = [format_expr(s.Binary(op=cast(s.BinaryOp, o), left=a, right=b)) for a, o, b in pairs]
+            parts = [format_expr(s.Binary.trusted(op=o, left=a, right=b)) for a, o, b in pairs]
             edit = Edit(span=span, replacement=" and ".join(parts))
             self.findings.error(
                 "S105",
@@ -366,7 +366,7 @@ class Builder:
 
     def ternary(self, tree: Part, span: Span, depth: int) -> Any:
         value, cond, other = (self.expr(child, depth + 1) for child in tree.children)
-        node = s.Call(span=span, func=s.Name(span=span, name="where"), args=(cond, value, other))
+        node = s.Call.trusted(span=span, func=s.Name(span=span, name="where"), args=(cond, value, other))
         self.findings.error(
             "S119",
             "`a if c else b` is not an expression of Cake",
