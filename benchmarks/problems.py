@@ -14,19 +14,18 @@ Constants = dict[str, Any]
 @dataclass(frozen=True)
 class Problem:
     """``arguments(torch, shape, generator, constants)`` makes a call's arguments in order of declaration, outputs poisoned;
-    ``outputs`` are their indices. ``reference`` computes the outputs in float64; ``peer`` writes into outputs of its own.
-    ``checked`` shapes are tested, ``timed`` ones also timed. ``work`` counts the ``unit`` (FLOP or bytes) of a shape.
-    ``bound(reference)`` is the error allowed for each element."""
+    ``outputs(constants)`` are their indices. ``reference`` computes each output in float64, with the error allowed for each
+    element; ``peer`` writes into outputs of its own. ``checked`` shapes are tested, ``timed`` ones also timed. ``work`` counts
+    the ``unit`` (FLOP or bytes) of a shape."""
 
     name: str
     arguments: Callable[[Any, Shape, Any, Constants], list[Any]]
-    outputs: tuple[int, ...]
-    reference: Callable[[Any, list[Any], Constants], list[Any]]
+    outputs: Callable[[Constants], tuple[int, ...]]
+    reference: Callable[[Any, list[Any], Constants], list[tuple[Any, Any]]]
     peer: Callable[[Any, list[Any], Constants], Callable[[], Any]]
     peer_name: str
     work: Callable[[Shape, Constants], float]
     unit: str
-    bound: Callable[[Any], Any]
     checked: Callable[[Constants], Sequence[Shape]]
     timed: Callable[[Constants], Sequence[Shape]]
 
@@ -42,10 +41,10 @@ def poisoned(torch: Any, shape: Shape, device: Any, dtype: Any) -> Any:
     return torch.full(shape, float("nan"), device=device, dtype=dtype)
 
 
-def rounded(reference: Any) -> Any:
-    """One rounding to bf16 (half an ulp is 2**-9) with as much again to spare, and a thousandth of the typical element for what
+def rounded(reference: Any) -> tuple[Any, Any]:
+    """A bf16 output and its bound: one rounding to bf16 (half an ulp is 2**-9) with as much again to spare, and a thousandth of the typical element for what
     f32 loses inside."""
-    return reference.abs() * 2.0**-8 + 1e-3 * reference.square().mean().sqrt()
+    return reference, reference.abs() * 2.0**-8 + 1e-3 * reference.square().mean().sqrt()
 
 
 # ---- GEMM -----------------------------------------------------------------------------------------------------------
@@ -69,13 +68,12 @@ def _gemm_shapes(constants: Constants) -> list[Shape]:
 GEMM = Problem(
     name="gemm",
     arguments=_gemm_arguments,
-    outputs=(2,),
-    reference=lambda torch, t, c: [t[0].double() @ t[1].double().T],
+    outputs=lambda c: (2,),
+    reference=lambda torch, t, c: [rounded(t[0].double() @ t[1].double().T)],
     peer=lambda torch, t, c: lambda: torch.mm(t[0], t[1].T, out=t[2]),
     peer_name="torch.mm (cuBLAS)",
     work=lambda s, c: 2.0 * s[0] * s[1] * s[2],
     unit="TFLOP/s",
-    bound=rounded,
     checked=_gemm_shapes,
     timed=lambda c: [
         (8192, 8192, 8192),
@@ -119,14 +117,13 @@ def _softmax(name: str, checked: Callable[[Constants], Sequence[Shape]], timed: 
     return Problem(
         name=name,
         arguments=_softmax_arguments,
-        outputs=(1,),
-        reference=lambda torch, t, c: [torch.softmax(t[0].double(), dim=1)],
+        outputs=lambda c: (1,),
+        reference=lambda torch, t, c: [rounded(torch.softmax(t[0].double(), dim=1))],
         peer=_copy,
         peer_name="copy of the same size",
         work=lambda s, c: 4.0 * s[0] * s[1],
         unit="TB/s",
-        bound=rounded,
-        checked=checked,
+            checked=checked,
         timed=lambda c: [s for s in timed if s[1] <= c.get("COLS", 4096) or name.endswith("long")],
     )
 
@@ -140,21 +137,20 @@ def _rmsnorm_arguments(torch: Any, shape: Shape, generator: Any, constants: Cons
     ]
 
 
-def _rmsnorm(torch: Any, t: list[Any], constants: Constants) -> list[Any]:
+def _rmsnorm(torch: Any, t: list[Any], constants: Constants) -> list[tuple[Any, Any]]:
     x, g = t[0].double(), t[1].double()
-    return [x * torch.rsqrt(x.square().mean(dim=1, keepdim=True) + t[2]) * g]
+    return [rounded(x * torch.rsqrt(x.square().mean(dim=1, keepdim=True) + t[2]) * g)]
 
 
 RMSNORM = Problem(
     name="rmsnorm",
     arguments=_rmsnorm_arguments,
-    outputs=(3,),
+    outputs=lambda c: (3,),
     reference=_rmsnorm,
     peer=_copy,
     peer_name="copy of the same size",
     work=lambda s, c: 4.0 * s[0] * s[1],
     unit="TB/s",
-    bound=rounded,
     checked=_row_shapes,
     timed=lambda c: [s for s in ((16384, 4096), (16384, 8192), (4096, 16384)) if s[1] <= c.get("COLS", 4096)],
 )
@@ -202,10 +198,12 @@ def _attention_arguments(torch: Any, shape: Shape, generator: Any, constants: Co
     return arguments
 
 
-def _attention(torch: Any, t: list[Any], constants: Constants) -> list[Any]:
+def _attention(torch: Any, t: list[Any], constants: Constants) -> list[tuple[Any, Any]]:
+    """Besides its own rounding, an element carries that of each weight P to bf16: 2**-9 of P |V|, with as much again to spare."""
     q, k, v, scale = t[0].double(), t[1].double(), t[2].double(), t[6]
     cu_q, cu_k = t[3].tolist(), t[4].tolist()
-    y = torch.zeros_like(q)
+    y, weight = torch.zeros_like(q), torch.zeros_like(q)
+    lse = torch.full((q.shape[1], q.shape[0]), float("-inf"), dtype=q.dtype, device=q.device)
     share = q.shape[1] // k.shape[1]
     for b in range(len(cu_q) - 1):
         rows, keys = slice(cu_q[b], cu_q[b + 1]), slice(cu_k[b], cu_k[b + 1])
@@ -220,8 +218,15 @@ def _attention(torch: Any, t: list[Any], constants: Constants) -> list[Any]:
             top = s.amax(dim=1, keepdim=True).nan_to_num(neginf=0.0)
             p = torch.exp2(s - top)
             total = p.sum(dim=1, keepdim=True)
-            y[rows, h] = torch.where(total > 0, p @ v[keys, h // share] / total.clamp_min(1e-300), 0.0)
-    return [y]
+            some = total.clamp_min(1e-300)
+            y[rows, h] = torch.where(total > 0, p @ v[keys, h // share] / some, 0.0)
+            weight[rows, h] = torch.where(total > 0, p @ v[keys, h // share].abs() / some, 0.0)
+            lse[h, rows] = (top + torch.log2(total))[:, 0]
+    outputs = [(y, y.abs() * 2.0**-8 + weight * 2.0**-8 + 1e-6)]
+    if constants["LSE"]:
+        # Rows that see no key keep the finite start of the running maximum: their value means "nothing", whatever it is.
+        outputs.append((lse, torch.where(lse.isinf(), torch.inf, 1e-3)))
+    return outputs
 
 
 def _attention_peer(torch: Any, t: list[Any], constants: Constants) -> Callable[[], Any]:
@@ -261,14 +266,12 @@ def _attention_timed(constants: Constants) -> list[Shape]:
 ATTENTION = Problem(
     name="attention",
     arguments=_attention_arguments,
-    outputs=(7,),
+    outputs=lambda c: (7, 8) if c["LSE"] else (7,),
     reference=_attention,
     peer=_attention_peer,
     peer_name="cuDNN (torch SDPA)",
     work=_attention_work,
     unit="TFLOP/s",
-    # P is rounded to bf16 before P V, so an element carries 2**-9 of the typical product besides its own rounding.
-    bound=lambda r: r.abs() * 2.0**-7 + 2.0**-7 * r.square().mean().sqrt(),
     checked=_attention_shapes,
     timed=_attention_timed,
 )

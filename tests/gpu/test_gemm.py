@@ -17,4 +17,4 @@ def test_gemm(bn: int, stages: int, tmp_path: Path) -> None:
     directory = write(build(gemm(bn=bn, stages=stages)), tmp_path / f"gemm-{bn}-{stages}")
     records = survive(check_shapes, directory, GEMM, list(GEMM.checked({})), CHECK_SECONDS)
     assert [r for r in records if not r["ok"] or not r["repeatable"]] == []
-    assert len(records) == len(GEMM.checked)
+    assert len(records) == len(GEMM.checked({}))
