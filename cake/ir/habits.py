@@ -36,12 +36,12 @@ _DTYPES = {
 def rewrite_line(line: LogicalLine, file: str, findings: Findings) -> bool:
     """Report the habits in a line and rewrite its tokens; False if the line says nothing that could be parsed."""
     first = line.tokens[0]
-    whole = token_span(file, first, line.tokens[-1])
     second = line.tokens[1].type if len(line.tokens) > 1 else "_NL"
     named = second in ("EQUAL", "COMMA", "DOT") or (first.type == "NAME" and second not in ("NAME", "_NL"))
     statement = _STATEMENTS.get(first.value) if first.type in ("FOREIGN", "NAME") and not named else None
     if statement is not None:
-        return statement(line, whole, findings)
+        statement(first, token_span(file, first), findings)
+        return False
     if any(token.value in _MAKERS for token in line.tokens) and _maker(line, file, findings):
         return False
     if not any(token.type in ("HABIT", "FOREIGN", "STRING") for token in line.tokens):
@@ -115,7 +115,9 @@ def _declaration(tokens: list[Token], i: int, file: str) -> Fix | None:
 
 
 def _retyped(token: Token, kind: str, value: str) -> Token:
-    made = Token.new_borrow_pos(kind, value, token)
+    """A token that stands for ``token`` in the grammar; messages still quote the text."""
+    made = Token.new_borrow_pos(kind, str(token), token)
+    made.value = value
     return made
 
 
@@ -144,9 +146,12 @@ def _foreign(file: str, line: LogicalLine, i: int, findings: Findings) -> bool:
             "S118", "Cake has no functions, so no `lambda`", span, help="write the expression where it is used"
         )
         return False
-    findings.error("S010", f"`{token.value}` is reserved, as it is in Python", span, help="choose another name")
-    line.tokens[i] = _retyped(token, "NAME", "_")
-    return True
+    if line.tokens[i - 1].type == "COLON" and token.value in _STATEMENTS:
+        _STATEMENTS[token.value](token, span, findings)
+        return False
+    help = "compare by `==`" if token.value == "is" else "choose another name"
+    findings.error("S010", f"`{token.value}` is reserved, as it is in Python", span, help=help)
+    return False
 
 
 # -- operators
@@ -255,59 +260,52 @@ def _needs_brackets(op: str, rest: list[Token]) -> bool:
 # -- statements of Python
 
 
-def _while(line: LogicalLine, whole: Span, findings: Findings) -> bool:
+def _while(_: Token, span: Span, findings: Findings) -> None:
     findings.error(
         "S112",
         "Cake has no `while`: every loop has a trip count",
-        token_span(whole.file, line.tokens[0]),
+        span,
         help="write `for i in range(n):`, with n from a definition if the data decide it",
     )
-    return False
 
 
-def _jump(line: LogicalLine, whole: Span, findings: Findings) -> bool:
-    word = line.tokens[0].value
+def _jump(word: Token, span: Span, findings: Findings) -> None:
     findings.error(
         "S113",
         f"Cake has no `{word}`: all warps of an instance run every iteration",
-        token_span(whole.file, line.tokens[0]),
+        span,
         help="bound the loop, or put the rest of the body under an `if`",
     )
-    return False
 
 
-def _function(line: LogicalLine, whole: Span, findings: Findings) -> bool:
-    word = line.tokens[0].value
+def _function(word: Token, span: Span, findings: Findings) -> None:
     findings.error(
         "S114",
         f"Cake has no `{word}`: a kernel is one text",
-        token_span(whole.file, line.tokens[0]),
+        span,
         help="write a loop or a definition; kernels that follow each other form a `sequence`",
     )
-    return False
 
 
-def _return(line: LogicalLine, whole: Span, findings: Findings) -> bool:
+def _return(word: Token, span: Span, findings: Findings) -> None:
     findings.error(
         "S115",
-        f"Cake has no `{line.tokens[0].value}`: results leave through `out` parameters",
-        token_span(whole.file, line.tokens[0]),
+        f"Cake has no `{word}`: results leave through `out` parameters",
+        span,
         help="write results by `store` or `tma.store`; drop tiles by `where` in `tiles`",
     )
-    return False
 
 
-def _import(line: LogicalLine, whole: Span, findings: Findings) -> bool:
+def _import(word: Token, span: Span, findings: Findings) -> None:
     findings.error(
         "S124",
-        f"`{line.tokens[0].value}` is a statement of Python, not of Cake",
-        token_span(whole.file, line.tokens[0]),
+        f"`{word}` is a statement of Python, not of Cake",
+        span,
         help="a file stands alone; all operations are known without an import",
     )
-    return False
 
 
-_STATEMENTS: dict[str, Callable[[LogicalLine, Span, Findings], bool]] = {
+_STATEMENTS: dict[str, Callable[[Token, Span, Findings], None]] = {
     "while": _while,
     "break": _jump,
     "continue": _jump,

@@ -20,7 +20,7 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from cake.diagnostics import CakeError, Diagnostic, Findings, Span
 from cake.ir import surface
-from cake.ir.blocks import Block, nest, opens_block
+from cake.ir.blocks import Block, nest
 from cake.ir.build import Builder
 from cake.ir.comments import attach
 from cake.ir.expected import explain_unexpected
@@ -247,4 +247,4 @@ def parse_file(path: str | os.PathLike[str]) -> surface.File:
     return parse(read_source(path), os.fspath(path))
 
 
-__all__ = ["opens_block", "parse", "parse_all", "parse_file", "read_source", "token_span"]
+__all__ = ["grammar", "parse", "parse_all", "parse_file", "read_source"]
