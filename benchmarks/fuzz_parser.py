@@ -30,6 +30,12 @@ ROOT = Path(__file__).parents[1]
 REGRESSIONS = ROOT / "tests" / "fuzz" / "regressions"
 SUMMARY = Path(__file__).with_name("fuzz_parser.json")
 MAX_LENGTH = 4096
+SURFACE = [
+    "ir/grammar.lark",
+    *(f"ir/{name}.py" for name in ("blocks", "build", "comments", "expected", "habits", "idioms", "lexer", "parser")),
+    *(f"ir/{name}.py" for name in ("printer", "surface")),
+    *(f"diagnostics/{name}.py" for name in ("fixes", "jsonout", "model", "text")),
+]
 sys.path.insert(0, str(ROOT))
 
 
@@ -201,6 +207,14 @@ def run_builtin(seconds: float, seed: int) -> dict[str, Any]:
     }
 
 
+def _surface_version() -> str:
+    """A digest of the sources that were fuzzed, so that a summary can be told to be stale."""
+    digest = hashlib.sha256()
+    for name in SURFACE:
+        digest.update((ROOT / "cake" / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def main() -> None:
     """Run an engine and write the summary."""
     if sys.argv[1:2] == ["--worker"]:
@@ -215,12 +229,14 @@ def main() -> None:
     engine = options.engine
     if engine == "auto":
         engine = "atheris" if importlib.util.find_spec("atheris") else "builtin"
+    surface = _surface_version()
     result = (run_atheris if engine == "atheris" else run_builtin)(options.seconds, options.seed)
     summary = {
         "engine": engine,
         "seed": options.seed,
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
+        "surface": surface,
         **result,
     }
     options.summary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
