@@ -18,8 +18,11 @@ def _wrapped(text: str, depth: int) -> list[str]:
         return [""]
     if len(pad) + len(text) <= WIDTH or "(" not in text or not text.endswith((");", ")")):
         return [pad + text]
-    level, pieces, start = 0, [], 0
+    level, pieces, start, quoted = 0, [], 0, False
     for n, c in enumerate(text):
+        quoted ^= c == '"'
+        if quoted:
+            continue
         level += c in "([{"
         level -= c in ")]}"
         if c == "," and level == 1:

@@ -7,6 +7,7 @@ because the threads advance together.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -352,6 +353,12 @@ class Emulator:
             return self.cp_async(*args)
         if name.startswith("reduce_"):
             return self.reduce(name, *args)
+        if name == "descriptor":
+            return int(args[0]) | int(args[1]) << 32
+        if name.startswith("wgmma_m64"):
+            return self.wgmma(name, *args)
+        if name.startswith("wgmma_"):
+            return None
         raise NotImplementedError(name)
 
     def view(self, space: str, where: Any, thread: int, size: int, write: bool = False) -> np.ndarray:
@@ -436,6 +443,38 @@ class Emulator:
                 for h in range(2):
                     for e in range(2):
                         d.values[d.at + 2 * h + e][first + lane] = acc[8 * h + lane // 4, lane % 4 * 2 + e]
+
+
+    def operand(self, descriptor: int, rows: int, depth: int, mn_major: bool) -> np.ndarray:
+        """[rows, depth] bf16 elements of a shared operand (PTX ISA 9.7.15.5.1.2, canonical layouts)."""
+        start, leading, stride = ((descriptor >> at & 0x3FFF) << 4 for at in (0, 16, 32))
+        width = {1: 128, 2: 64, 3: 32}[descriptor >> 62]
+        r, k = np.meshgrid(np.arange(rows), np.arange(depth), indexing="ij")
+        if mn_major:
+            panel = width // 2
+            at = start + r // panel * leading + k // 8 * stride + k % 8 * width + r % panel * 2
+        else:
+            at = start + r // 8 * stride + r % 8 * width + k * 2
+        at = at ^ (at >> 3 & {128: 0x70, 64: 0x30, 32: 0x10}[width])
+        return self.shared.view("u2")[at // 2].view(ml_dtypes.bfloat16).astype(np.float32)
+
+    def wgmma(self, name: str, d: Registers, a: Any, b: int, accumulate: Any) -> None:
+        form = re.fullmatch(r"wgmma_m64n(\d+)k16_bf16_(ss|rs)(_ta)?(_tb)?", name)
+        assert form and self.threads == 128
+        n = int(form[1])
+        right = self.operand(b, n, 16, form[4] is not None)
+        thread = np.arange(128)
+        row = thread // 32 * 16 + thread % 32 // 4
+        if form[2] == "ss":
+            left = self.operand(a, 64, 16, form[3] is not None)
+        else:
+            left = np.zeros((64, 16), np.float32)
+            for w, e in itertools.product(range(4), range(2)):
+                left[row + 8 * (w % 2), 8 * (w // 2) + thread % 4 * 2 + e] = PURE["bf16_at"](a.values[a.at + w], e)
+        product = left @ right.T
+        for i in range(n // 2):
+            part = product[row + 8 * (i // 2 % 2), 8 * (i // 4) + thread % 4 * 2 + i % 2]
+            d.values[d.at + i] = part + (d.values[d.at + i] if index(accumulate) else 0)
 
 
 def number(token: str) -> Any:

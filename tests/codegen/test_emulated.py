@@ -364,3 +364,54 @@ def test_transposed_store(transposed: bool) -> None:
     run(k, {"y": y})
     want = coordinates(64, 32).T if transposed else coordinates(64, 32)
     assert (y.reshape(shape) == bits(want, "bf16")).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "depth", "a_form", "a_swizzle", "b_t", "b_swizzle"),
+    [
+        (64, 64, 64, "k", 128, True, 128),
+        (128, 256, 128, "k", 128, True, 128),  # two blocks of 64 rows, two panels of k
+        (64, 24, 128, "k", 64, True, 32),
+        (64, 128, 64, "k", 128, False, 128),  # B is [K, N] by rows: panels along N
+        (64, 96, 32, "k", 64, False, 64),
+        (64, 64, 128, "mn", 128, True, 128),  # A is [K, M] by rows
+        (128, 32, 64, "mn", 64, False, 64),
+        (64, 128, 64, "reg", 0, True, 128),
+        (128, 64, 128, "reg", 0, False, 128),
+    ],
+)
+def test_wgmma(rows: int, cols: int, depth: int, a_form: str, a_swizzle: int, b_t: bool, b_swizzle: int) -> None:
+    """Descriptors, steps along k, panels and blocks, against the canonical layouts of the PTX ISA."""
+    rng = np.random.default_rng(3)
+    left = rng.integers(-4, 5, (rows, depth)).astype(np.float32)
+    right = rng.integers(-4, 5, (cols, depth)).astype(np.float32)
+    a_shape = (depth, rows) if a_form == "mn" else (rows, depth)
+    a = buffer("a", "bf16", *a_shape, swizzle=a_swizzle or 128)
+    b = buffer("b", "bf16", *((cols, depth) if b_t else (depth, cols)), offset=a.slot_bytes, swizzle=b_swizzle)
+    a_ref = x.Ref(base="a", subs=box(*((0, n) for n in a_shape)), transposed=a_form == "mn")
+    b_ref = x.Ref(base="b", subs=box(*((0, n) for n in b.shape)), transposed=b_t)
+    body: list[x.Stmt] = [assign(reg("d"), 3.0)]
+    if a_form == "reg":
+        body.append(load(reg("p", "bf16"), x.Ref(base="x", subs=elems(ROW, COL))))
+    operand = reg("p", "bf16") if a_form == "reg" else a_ref
+    body += [
+        x.Fence(what="wgmma"),
+        x.Op(op="wgmma", operands={"d": reg("d"), "a": operand, "b": b_ref, "use_acc": ap("<", 0, sym("acc"))}),
+        x.Commit(queue="wgmma"),
+        x.GroupWait(queue="wgmma", keep=0, ready=("d",)),
+        store(x.Ref(base="y", subs=elems(ROW, COL)), reg("d"), tile("f32", rows, cols)),
+    ]
+    k = kernel(
+        "k",
+        body,
+        tensors=(tensor("x", "bf16", rows, depth), tensor("y", "f32", rows, cols, out=True)),
+        tiles={"d": tile("f32", rows, cols), "p": tile("bf16", rows, depth)},
+        buffers=(a, b),
+        scalars=(x.ScalarParam(name="acc", dtype="i32"),),
+    )
+    memory = fill(a, left.T if a_form == "mn" else left, "bf16", k.shared_bytes)
+    memory[b.offset :] = fill(b, right if b_t else right.T, "bf16", k.shared_bytes)[b.offset :]
+    for accumulate in (0, 1):
+        y = np.zeros(rows * cols, np.float32)
+        run(k, {"x": bits(left, "bf16").ravel(), "y": y}, shared=memory, acc=accumulate)
+        assert (y.reshape(rows, cols) == left @ right.T + 3 * accumulate).all()
