@@ -24,8 +24,9 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
-        _discard_output()
         code = UNREAD
+    if code == UNREAD:
+        _discard_output()
     sys.exit(code)
 
 
@@ -40,6 +41,8 @@ def _run(words: list[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
+        if isinstance(error, outcome.Unread):
+            return UNREAD
         if type(error).__name__ == "Abort":  # how Typer passes on an interrupt
             return INTERRUPTED
         if type(error).__name__ == "Exit":

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cake.cli.outcome import finish
+from cake.cli.outcome import Unread, finish
 from cake.cli.settings import parse_settings
 from cake.diagnostics import CakeError, Diagnostic
 
@@ -52,13 +52,13 @@ def check(files: Files, as_json: Json = False, debug: Debug = False) -> None:
 
 def _check(name: str) -> list[Diagnostic]:
     from cake.cli import sources
-    from cake.compiler import check_text, read_expanded
+    from cake.compiler import check_text
 
     try:
         source = sources.read(name)
         if not source.expanded:
             return check_text(source.text, source.file)
-        read_expanded(source.text, source.file)
+        sources.parse_expanded(source)
     except CakeError as error:
         return list(error.diagnostics)
     return []
@@ -192,6 +192,9 @@ def _end(
     code: int | None = None,
 ) -> None:
     """Print the outcome and leave the command with its exit code."""
-    exit_code = finish(found, result, as_json=as_json, text=text, code=code)
-    sys.stdout.flush()
+    try:
+        exit_code = finish(found, result, as_json=as_json, text=text, code=code)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise Unread from None
     raise typer.Exit(exit_code)

@@ -51,7 +51,7 @@ class Companion:
         """What the module's function gives; R106 where it raises."""
         try:
             return function(*arguments)
-        except Exception as exception:
+        except (Exception, SystemExit) as exception:
             raise _raised(self.path, exception) from exception
 
     def wrong(self, message: str, *facts: str) -> CakeError:
@@ -85,7 +85,7 @@ def load(source: Path | None, kernel: str) -> Companion | None:
     sys.dont_write_bytecode = True  # no __pycache__ beside the author's kernels
     try:
         spec.loader.exec_module(module)
-    except Exception as exception:
+    except (Exception, SystemExit) as exception:
         raise _raised(path, exception) from exception
     finally:
         sys.dont_write_bytecode = written
@@ -97,7 +97,7 @@ def _raised(path: Path, exception: BaseException) -> CakeError:
     span = None
     trace = exception.__traceback__
     while trace is not None:
-        if Path(trace.tb_frame.f_code.co_filename) == path:
+        if Path(trace.tb_frame.f_code.co_filename).absolute() == path.absolute():
             line = trace.tb_lineno
             span = Span(file=str(path), line=line, column=1, end_line=line, end_column=1)
         trace = trace.tb_next

@@ -86,6 +86,10 @@ def error(code: str, message: str, help: str | None = None, *facts: str) -> Cake
     return CakeError(Diagnostic(code=code, severity="error", message=message, help=help, facts=facts))
 
 
+class Unread(Exception):
+    """Nobody reads the output. Not an OSError, because Typer would end the process for that one itself."""
+
+
 class UsageError(Exception):
     """A command line that cannot be read."""
 
@@ -105,6 +109,8 @@ def failed(exception: BaseException, *, as_json: bool, debug: bool) -> int:
     message = getattr(exception, "format_message", None)
     if message is not None or isinstance(exception, UsageError):  # Typer's own errors are told by their methods
         text = str(message()) if message is not None else str(exception)
+        if not text:  # no command: the help has been shown
+            return USAGE
         help = getattr(exception, "help", None) or _usage_help(exception)
         finding = Diagnostic(code=BAD_USAGE, severity="error", message=_sentence(text), help=help)
         return finish([finding], as_json=as_json, code=USAGE)
@@ -132,7 +138,7 @@ def _usage_help(exception: BaseException) -> str:
 
 
 def _sentence(text: str) -> str:
-    text = _one_line(text)
+    text = _one_line(text).replace("Value error, ", "").replace("Input should", "it should")
     return text[:-1] if text.endswith(".") else text
 
 

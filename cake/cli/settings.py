@@ -24,6 +24,8 @@ def parse_settings(words: Iterable[str]) -> Settings:
         if not equals or not text:
             what = "has no value" if _NAME.fullmatch(name) else "is no setting"
             raise UsageError(f"`{word}` {what}", f"write {name or 'NAME'}=VALUE")
+        if not name:
+            raise UsageError(f"`{word}` sets nothing", "write NAME=VALUE")
         if not _NAME.fullmatch(name):
             raise UsageError(f"`{name}` is no name", "write NAME=VALUE")
         if name in settings:

@@ -7,10 +7,12 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cake.cli.outcome import error, remember
+from cake.cli.settings import unknown
 from cake.diagnostics import CakeError
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ def read(name: str) -> Source:
         remember(STDIN, text)
         return Source(STDIN, None, text)
     path = Path(name)
+    if not name.strip():
+        raise error(FILE, "the name of a file is empty")
     try:
         missing, directory = not os.path.lexists(path), path.is_dir()
     except (OSError, ValueError) as problem:
@@ -76,6 +80,7 @@ def _near(path: Path) -> str | None:
     return f"did you mean `{path.with_name(near[0])}`?" if near else None
 
 
+@lru_cache(maxsize=4)
 def parse_surface(source: Source) -> s.File:
     """The parsed file; CakeError with every mistake."""
     from cake.ir.parser import parse
@@ -83,15 +88,23 @@ def parse_surface(source: Source) -> s.File:
     return parse(source.text, source.file)
 
 
+@lru_cache(maxsize=4)
+def parse_expanded(source: Source) -> x.Kernel:
+    """The expanded kernel in a JSON text; CakeError with what is wrong."""
+    from cake.compiler import read_expanded
+
+    return read_expanded(source.text, source.file)
+
+
 def expand(
     source: Source, kernel: str | None, constants: Mapping[str, Value], target: str | None
 ) -> tuple[x.Kernel, s.File | None]:
     """The expanded kernel that FILE means, and the file it came from (None: it was JSON)."""
-    from cake.compiler import read_expanded, select_kernel
+    from cake.compiler import select_kernel
     from cake.expand.kernel import expand_kernel
 
     if source.expanded:
-        found = read_expanded(source.text, source.file)
+        found = parse_expanded(source)
         _fixed(found, kernel, constants, target)
         return found, None
     parsed = parse_surface(source)
@@ -107,8 +120,9 @@ def _fixed(found: x.Kernel, kernel: str | None, constants: Mapping[str, Value], 
         raise error("T001", f"there is no kernel `{kernel}` in the file", f"it has {found.name}")
     if target is not None and target != found.target:
         raise error("T021", f"kernel `{found.name}` was expanded for {found.target}, not {target}", "expand it again")
+    unknown(constants, found.name, {"constants": found.constants})
     for name, value in constants.items():
-        if found.constants.get(name) != value:
+        if found.constants[name] != value or isinstance(value, bool) != isinstance(found.constants[name], bool):
             raise error(
                 "T009",
                 f"`{name}` is {found.constants[name]} in this expanded kernel",
