@@ -165,7 +165,8 @@ class Races:
             return "F304", "use cluster (or gpu) scope on both sides of an edge that carries data"
         if found == "proxies":
             return "M404", "combine one element through one proxy only"
-        if found == "landing" or (everywhere and earlier.op is not None and pair.ordered_in_time):
+        sees = later.effect.mode != "w"
+        if sees and (found == "landing" or (everywhere and earlier.op is not None and pair.ordered_in_time)):
             return "F310", "wait for the full completion of the store, not only for its reads, before the flag"
         if earlier.agent.cluster != later.agent.cluster:
             return "M401", "order the two through one of the patterns between clusters, or keep them apart"

@@ -6,12 +6,12 @@ Edges implemented: E1-E11, E12 (both fence rules), E13 (D7), E14, E15 for wgmma,
 refuses more, never less.
 
 Conditions: D0 by the executor; D1, D3, D4, D5, D7 in ``phases`` and ``protocol``; D2 by the executor's counting,
-named there; D6 is not checked (loads that decide control are inputs by construction of the IR's scalars; tokens do
-not exist yet); D8 by the executor's meetings; D9 in ``leaving``; D10 and the races in ``races``; registers in
-``registers``.
+named there; D6 follows from race freedom (what decides control is loaded, and no atomic returns a value); D8 by the
+executor's meetings; D9 in ``leaving``; D10 and the races in ``races``; registers in ``registers``.
 
-Limits: order among the 31 lanes of R is not modelled, so two accesses that both are made by all lanes of one warp count
+Limits. Order among the 31 lanes of R is not modelled, so two accesses that both are made by all lanes of one warp count
 as ordered by its program; crossing lanes there is the expander's duty. Batches of clusters are checked each for itself.
+A wait_until is taken to see the last signal: the patterns between clusters of 1.4 (M402, M403) are not judged here.
 """
 
 from __future__ import annotations
@@ -256,9 +256,8 @@ class Order:
                 if needed.queue != wait.queue or needed.agent.cta != wait.agent.cta:
                     continue
                 path = wait.site.path if wait.site is not None else ""
-                message = (
-                    f"{of(wait.agent)} waits for {wait.queue} groups but commits none: they are {of(needed.agent)}'s"
-                )
+                whose = "its operations are in no group" if needed.agent is wait.agent else f"{of(needed.agent)} does"
+                message = f"{of(wait.agent)} waits for {wait.queue} groups but commits none: {whose}"
                 help = "wait in the thread that issues and commits, then meet at a barrier"
                 found.setdefault(path, finding("P120", message, wait.site, help=help))
         return list(found.values())
