@@ -1,8 +1,9 @@
 """Addresses of tensor elements (64-bit, through a hoisted pointer) and of shared memory (32-bit, swizzled).
 
-Swizzles of 128, 64 and 32 bytes permute the 16-byte chunks of a row: bits 4-6 (4-5, 4) of the byte offset are XORed with bits 7-9
-(7-8, 7). PTX ISA 9.7.15.5.1 (matrix layouts in shared memory) and 5.5 (tensors). Where the register part of a column touches only
-chunk bits that the lane part leaves zero, the whole permutation goes into the hoisted lane address and each access costs one XOR.
+Swizzles of 128, 64 and 32 bytes permute the 16-byte chunks of a row: bits 4-6 (4-5, 4) of the byte offset are XORed
+with bits 7-9 (7-8, 7). PTX ISA 9.7.15.5.1 (matrix layouts in shared memory) and 5.5 (tensors). Where the register
+part of a column touches only chunk bits that the lane part leaves zero, the whole permutation goes into the hoisted
+lane address and each access costs one XOR.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ LANE_SPAN = {"frag_col": 8, "lane % 4": 4}
 
 @dataclass(frozen=True)
 class Part:
-    """One coordinate: uniform text (a multiple of ``multiple``) + lane text (below ``span``; 0: unknown) + register part. A
-    coordinate that is no such sum has its whole text in ``opaque``."""
+    """One coordinate: uniform text (a multiple of ``multiple``) + lane text (below ``span``; 0: unknown) + register
+    part. A coordinate that is no such sum has its whole text in ``opaque``."""
 
     uniform: str = ""
     multiple: int = 0
@@ -109,7 +110,8 @@ def element_subs(ref: x.Ref) -> tuple[Expr, ...]:
 
 
 def contiguous_axis(ref: x.Ref) -> str | None:
-    """The axis ("col" or "lin") along which consecutive indices are consecutive elements in memory; None if there is none."""
+    """The axis ("col" or "lin") along which consecutive indices are consecutive elements in memory; None if there is
+    none."""
     forms = [affine(e) for e in element_subs(ref)]
     if not forms or any(f is None for f in forms):
         return None
@@ -228,7 +230,8 @@ class SharedView:
     # -- block operations ---------------------------------------------------------------------------------------------
 
     def starts(self) -> tuple[Part, Part, int, int]:
-        """Row and column where the view starts in the stored tile, and its stored extents (1 for axes dropped by points)."""
+        """Row and column where the view starts in the stored tile, and its stored extents (1 for axes dropped by
+        points)."""
         row, rows = Part(), 1
         leading = 1
         for s, extent in zip(self.ref.subs[:-1], self.buffer.shape[:-1], strict=True):
@@ -243,8 +246,8 @@ class SharedView:
         return row, scalar_part(self.role, _point(last)), rows, 1
 
     def block_offset(self, row: Part, col: Part, unit: int = 1) -> str:
-        """Offset, in ``unit`` bytes, of a block that starts at (row, col) of the tile: added to the base. The block's columns lie
-        within a panel or start one."""
+        """Offset, in ``unit`` bytes, of a block that starts at (row, col) of the tile: added to the base. The block's
+        columns lie within a panel or start one."""
         terms = [_bytes(row.base, self.row_bytes // unit)] if row.base != "0" else []
         const = row.reg.const * self.row_bytes
         if not self.swizzle:
@@ -302,11 +305,10 @@ class SharedView:
             simple
             and (row.reg - row.reg.const).multiple() % 8 == 0
             and col.multiple % per_panel == 0
-            and 0 < col.span
+            and col.span > 0
             and lane_bytes <= sw
             and (reg * self.size).multiple() % lane_bytes == 0
-            or (simple and self._low_only(row, col, lane_bytes))
-        ):
+        ) or (simple and self._low_only(row, col, lane_bytes)):
             first = Part(row.uniform, row.multiple, row.lane, row.span, Index.of(row.reg.const))
             terms = [self.base]
             if first.text != "0":
@@ -333,7 +335,7 @@ class SharedView:
         return (
             (row.reg - row.reg.const).multiple() % 8 == 0
             and col.multiple % per_panel == 0
-            and 0 < col.span
+            and col.span > 0
             and lane_bytes <= self.swizzle
             and all(c * self.size % lane_bytes == 0 for _, c in col.reg.terms)
             and low * self.size % lane_bytes < (2 * self.size if col.span == 8 else 1)

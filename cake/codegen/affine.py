@@ -1,7 +1,7 @@
 """Integer tile expressions as constant + axis parts + uniform parts.
 
-Index tiles are nearly always affine: ``t.m0 + 64 * w + rows(acc)``. Split so, an address needs one hoisted base and constants, and a
-mask needs one hoisted limit that registers' constants are compared with.
+Index tiles are nearly always affine: ``t.m0 + 64 * w + rows(acc)``. Split so, an address needs one hoisted base and
+constants, and a mask needs one hoisted limit that registers' constants are compared with.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class Affine:
         """Every part times ``k``."""
         if k == 0:
             return Affine()
-        return Affine(self.const * k, tuple((a, c * k) for a, c in self.axes), tuple((e, c * k) for e, c in self.uniform))
+        return Affine(
+            self.const * k, tuple((a, c * k) for a, c in self.axes), tuple((e, c * k) for e, c in self.uniform)
+        )
 
 
 def affine(e: Expr) -> Affine | None:

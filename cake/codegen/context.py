@@ -17,7 +17,12 @@ from cake.codegen.writer import Writer
 from cake.ir import expanded as x
 from cake.ir.expr import Apply, Axis, Const, Expr, Sym
 
-LANE_BASES = {"frag_row": ("lane", "warp"), "frag_col": ("lane",), "thread": ("lane", "warp"), "one": ("elected", "warp")}
+LANE_BASES = {
+    "frag_row": ("lane", "warp"),
+    "frag_col": ("lane",),
+    "thread": ("lane", "warp"),
+    "one": ("elected", "warp"),
+}
 """Names of a role's prelude and the names that their definitions need."""
 
 
@@ -155,7 +160,9 @@ class RoleContext:
         if isinstance(e, Axis):
             return True
         if isinstance(e, Sym):
-            known = e.name in self._dims or e.name.startswith("%") or (self.role is not None and e.name == self.role.var)
+            known = (
+                e.name in self._dims or e.name.startswith("%") or (self.role is not None and e.name == self.role.var)
+            )
             return known or e.name in self._nonnegative
         if isinstance(e, Apply):
             if e.op == "%":
@@ -180,8 +187,8 @@ class RoleContext:
 
     @contextmanager
     def operation(self) -> Iterator[None]:
-        """Collect what is written and hoisted for one operation; braces surround it if anything was hoisted (unless it sets a
-        scalar, which must outlive it)."""
+        """Collect what is written and hoisted for one operation; braces surround it if anything was hoisted (unless
+        it sets a scalar, which must outlive it)."""
         outer, self.writer = self.writer, Writer()
         self.writer.span = outer.span
         self._hoists, self._local, self.flat = {}, Names(parent=self.names), False
@@ -220,7 +227,8 @@ class RoleContext:
         self._hoists[(ctype, f"{name}[{count}]")] = (f"{name}[{count}]", "")
 
     def assign_scalar(self, name: str, dtype: str, value: str) -> None:
-        """Set a scalar variable: a constant where all its uses lie in this block. Hoisted names must outlive the operation."""
+        """Set a scalar variable: a constant where all its uses lie in this block. Hoisted names must outlive the
+        operation."""
         ident = self.names.get("sym", name)
         self.flat = True
         self.line(f"const {VALUE[dtype]} {ident} = {value};" if name in self.scalars.local else f"{ident} = {value};")
@@ -298,5 +306,3 @@ class RoleContext:
         text = f"smem + {self.unit.constant(name, b.offset)}"
         at = self.slot(slot, b.slots)
         return text if at.text == "0" else f"{text} + 8 * {at.at(UNARY)}"
-
-

@@ -1,7 +1,8 @@
 """CUDA text of elementwise expressions, scalar or for one element of a tile.
 
-Narrow floats are computed with as the f32 values that they convert to exactly; an operation whose result is narrow rounds once, which
-is the correctly rounded result (f32 has more than twice their precision). One function per row of ``cake.ir.elementwise``.
+Narrow floats are computed with as the f32 values that they convert to exactly; an operation whose result is narrow
+rounds once, which is the correctly rounded result (f32 has more than twice their precision). One function per row of
+``cake.ir.elementwise``.
 """
 
 from __future__ import annotations
@@ -149,12 +150,12 @@ def literal(e: Const) -> Text:
             return Text("(-2147483647 - 1)")
         text = f"{value}ll" if e.dtype == "i64" else str(value)
         return Text(text, UNARY if value < 0 else PRIMARY)
-    value = float(e.value)
-    if math.isnan(value):
+    number = float(e.value)
+    if math.isnan(number):
         return Text("__int_as_float(0x7fffffff)")
-    if math.isinf(value):
-        return Text("-infinity" if value < 0 else "infinity", UNARY if value < 0 else PRIMARY)
-    single = struct.unpack("f", struct.pack("f", value))[0]
+    if math.isinf(number):
+        return Text("-infinity" if number < 0 else "infinity", UNARY if number < 0 else PRIMARY)
+    single = struct.unpack("f", struct.pack("f", number))[0]
     text = next(t for n in range(1, 18) if struct.pack("f", float(t := f"{single:.{n}g}")) == struct.pack("f", single))
     if not any(c in text for c in ".e"):
         text += ".0"
@@ -274,7 +275,8 @@ def _compare(symbol: str) -> Emit:
 
 
 def _folded(x: Expression, e: Apply, symbol: str) -> str | None:
-    """An affine index comparison as ``register constant <symbol> hoisted limit``, so that unrolled code compares with immediates."""
+    """An affine index comparison as ``register constant <symbol> hoisted limit``, so that unrolled code compares with
+    immediates."""
     if x.site is None or e.args[0].dtype != "i32":
         return None
     left, right = affine(e.args[0]), affine(e.args[1])
@@ -295,7 +297,11 @@ def _folded(x: Expression, e: Apply, symbol: str) -> str | None:
     text = ""
     for part, c in sorted(limit, key=lambda item: item[1] < 0):
         term = part.at(PRODUCT) if abs(c) == 1 else f"{abs(c)} * {part.at(UNARY)}"
-        text += (f" {'+' if c > 0 else '-'} {term}") if text else (term if c > 0 else f"-{part.at(PRIMARY)}" if c == -1 else f"-{term}")
+        text += (
+            (f" {'+' if c > 0 else '-'} {term}")
+            if text
+            else (term if c > 0 else f"-{part.at(PRIMARY)}" if c == -1 else f"-{term}")
+        )
     if form.const or not text:
         text += f" {'-' if form.const > 0 else '+'} {abs(form.const)}" if text else str(-form.const)
     return f"{reg} {symbol} {x.scope.hoist('int', 'limit', text)}"

@@ -26,8 +26,9 @@ _PRELUDE = {
 
 
 def emit(kernel: x.Kernel, source_name: str | None = None, lines: bool = True) -> str:
-    """The CUDA C++ of ``kernel``, self-contained. Generated lines belong to ``source_name`` (default: the kernel's name);
-    ``lines`` maps those of statements with a span to the author's file, for messages, profilers and sanitizers."""
+    """The CUDA C++ of ``kernel``, self-contained. Generated lines belong to ``source_name`` (default: the kernel's
+    name); ``lines`` maps those of statements with a span to the author's file, for messages, profilers and
+    sanitizers."""
     unit = KernelContext(kernel, device_names())
     roles = [_role(unit, role) for role in kernel.roles]
     body = _kernel(unit, roles)

@@ -1,8 +1,8 @@
 """Register indices as C text that folds: sums of constant multiples of loop variables.
 
-A statement over a register tile is emitted as a fully unrolled loop over registers. Everything that depends on the register is
-then an ``Index``: dividing and taking remainders by the tile's extents is done here, exactly, so that the text stays short
-(``8 * (i / 4) + i % 2``) and the compiler sees only constants after unrolling.
+A statement over a register tile is emitted as a fully unrolled loop over registers. Everything that depends on the
+register is then an ``Index``: dividing and taking remainders by the tile's extents is done here, exactly, so that the
+text stays short (``8 * (i / 4) + i % 2``) and the compiler sees only constants after unrolling.
 """
 
 from __future__ import annotations
@@ -80,10 +80,8 @@ class Index:
     def __str__(self) -> str:
         parts: list[str] = []
         for atom, c in self.terms:
-            if abs(c) == 1:
-                text = atom
-            else:
-                text = f"{abs(c)} * ({atom})" if " " in atom else f"{abs(c)} * {atom}"
+            factor = f"({atom})" if " " in atom and abs(c) != 1 else atom
+            text = factor if abs(c) == 1 else f"{abs(c)} * {factor}"
             parts.append(text if c > 0 and not parts else f"{'+' if c > 0 else '-'} {text}")
         if self.const or not parts:
             sign = "-" if self.const < 0 else "+"

@@ -30,16 +30,20 @@ VALUE = {
 } | dict.fromkeys(("f32", "tf32", "f16", "bf16", "e4m3", "e5m2"), "float")
 """How a value is held while it is computed with: the narrow floats as the f32 that they convert to exactly."""
 
-_RESERVED = set(
-    """
-    alignas alignof and asm auto bool break case catch char class const constexpr continue default delete do double else enum
-    explicit extern false float for friend goto if inline int long mutable namespace new not operator or private protected
-    public register return short signed sizeof static struct switch template this throw true try typedef typename union
-    unsigned using virtual void volatile while xor int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t bf16 f16
-    e4m3 e5m2 TensorMap Cursor Params min max abs threadIdx blockIdx blockDim gridDim warpSize lane warp thread elected one
-    smem smem16 warp_id p instance cta grid rank frag_row frag_col exp2 exp log log2 sqrt rsqrt tanh erf erff NULL INFINITY NAN
-    linux unix assert printf infinity
-    """.split()
+_RESERVED = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        alignas alignof and asm auto bool break case catch char class const constexpr continue default delete do
+        double else enum explicit extern false float for friend goto if inline int long mutable namespace new not
+        operator or private protected public register return short signed sizeof static struct switch template this
+        throw true try typedef typename union unsigned using virtual void volatile while xor int8_t uint8_t int16_t
+        uint16_t int32_t uint32_t int64_t uint64_t bf16 f16 e4m3 e5m2 TensorMap Cursor Params min max abs threadIdx
+        blockIdx blockDim gridDim warpSize lane warp thread elected one smem smem16 warp_id p instance cta grid rank
+        frag_row frag_col exp2 exp log log2 sqrt rsqrt tanh erf erff NULL INFINITY NAN linux unix assert printf
+        infinity
+        """,
+    )
 )
 
 
@@ -47,7 +51,7 @@ class Names:
     """Maps (kind, IR name) to unique C identifiers, in the order of first use."""
 
     def __init__(self, reserved: set[str] | None = None, parent: Names | None = None) -> None:
-        self._taken = set(_RESERVED if parent is None else parent._taken) | (reserved or set())
+        self._taken: set[str] = set(_RESERVED if parent is None else parent._taken) | (reserved or set())
         self._known: dict[tuple[str, str], str] = {} if parent is None else dict(parent._known)
 
     def get(self, kind: str, name: str) -> str:

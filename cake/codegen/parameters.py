@@ -1,7 +1,7 @@
 """The launch parameters of a kernel, in order: the contract between the generated code and the runtime.
 
-Tensors (pointers), scalar parameters, dims (``int``), strides of strided tensors (``int64_t``, in elements, every axis but the last),
-tensor maps (128 bytes, aligned to 64).
+Tensors (pointers), scalar parameters, dims (``int``), strides of strided tensors (``int64_t``, in elements, every
+axis but the last), tensor maps (128 bytes, aligned to 64).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from cake.ir import expanded as x
 
 @dataclass(frozen=True)
 class Parameter:
-    """One launch parameter. ``name`` is the IR's name of the tensor, scalar, dim or tensor map; for a stride the tensor's, with
-    ``axis``. ``ident`` is the name in the generated code."""
+    """One launch parameter. ``name`` is the IR's name of the tensor, scalar, dim or tensor map; for a stride the
+    tensor's, with ``axis``. ``ident`` is the name in the generated code."""
 
     kind: Literal["tensor", "scalar", "dim", "stride", "map"]
     name: str

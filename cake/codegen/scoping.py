@@ -1,4 +1,5 @@
-"""Where scalar variables live, which cursors need a phase, and which tiles were computed since the last issue or wait."""
+"""Where scalar variables live, which cursors need a phase, and which tiles were computed since the last issue or
+wait."""
 
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ def assigned(node: x.Node) -> tuple[str, str] | None:
 
 
 class Scalars:
-    """``local``: variables set once whose uses all lie in the block that sets them; they become constants there. The others are
-    declared at the top of the function (``top``, with their dtypes)."""
+    """``local``: variables set once whose uses all lie in the block that sets them; they become constants there. The
+    others are declared at the top of the function (``top``, with their dtypes)."""
 
     def __init__(self, body: tuple[x.Stmt, ...], solo: bool) -> None:
         set_at: dict[str, list[tuple[Path, bool]]] = {}
@@ -124,5 +125,3 @@ def computed(body: tuple[x.Stmt, ...], since: set[str]) -> set[str]:
             ends = [computed(b, now) for b in inner]
             now = now.union(*ends) if isinstance(node, x.For) else set().union(*ends)
     return now
-
-

@@ -82,8 +82,8 @@ def _statement(role: RoleContext, node: x.Stmt) -> None:
 
 
 def _pin(role: RoleContext) -> None:
-    """Keep what was computed since the last issue or wait before this one: otherwise ptxas sinks it past the wgmma (C7511) or
-    serialises the group (C7514, C7517)."""
+    """Keep what was computed since the last issue or wait before this one: otherwise ptxas sinks it past the wgmma
+    (C7511) or serialises the group (C7514, C7517)."""
     for name in role.tiles:
         if name in role.computed and role.tiles[name].word != "bool":
             role.line(f"pin({role.tiles[name].name});")

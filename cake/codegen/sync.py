@@ -53,14 +53,18 @@ def _arrive(role: RoleContext, node: x.Arrive) -> None:
     address = role.barrier(node.barrier, node.slot)
     scope = {"cta": "", "cluster": "_cluster"}.get(node.scope)
     if scope is None or node.sem == "acquire":
-        raise unsupported(f"A {node.sem}.{node.scope} arrival.", "arrive with release semantics at cta scope", node.span)
+        raise unsupported(
+            f"A {node.sem}.{node.scope} arrival.", "arrive with release semantics at cta scope", node.span
+        )
     if node.peers is not None:
         if node.form != "arrive":
             raise unsupported("Announcing bytes on another CTA's barrier.", "announce on the own barrier", node.span)
         for rank in node.peers:
             role.line(f"barrier_arrive_peer{scope}({address}, {rank}, {node.weight});")
     elif node.form == "arrive":
-        role.line(f"barrier_arrive{scope}({address});" if node.weight == 1 else f"barrier_arrive_n({address}, {node.weight});")
+        role.line(
+            f"barrier_arrive{scope}({address});" if node.weight == 1 else f"barrier_arrive_n({address}, {node.weight});"
+        )
     elif node.form == "expect":
         role.line(f"barrier_expect({address}, {node.bytes});")
     else:
@@ -99,7 +103,9 @@ def _syncwarp(role: RoleContext, node: x.SyncWarp) -> None:
 @_sync("fence")
 def _fence(role: RoleContext, node: x.Fence) -> None:
     if node.what == "thread":
-        role.line({"cta": "__threadfence_block();", "gpu": "__threadfence();", "cluster": "fence_cluster();"}[node.scope])
+        role.line(
+            {"cta": "__threadfence_block();", "gpu": "__threadfence();", "cluster": "fence_cluster();"}[node.scope]
+        )
     elif role.unit.hopper:
         role.line(f"fence_{node.what}();")
     elif node.what == "wgmma":

@@ -1,8 +1,9 @@
 """Register tiles in the generated code: one array a tile, indexed by constants once the loops over it are unrolled.
 
-Narrow elements are packed into words as far as the layout's run allows (frag: pairs, spread(8): four words), which is how vector
-accesses, ldmatrix, wgmma and mma want them. ``Site`` is one element of a statement's domain; it knows where the element of another
-tile that stands opposite lies, and the element's row, column and number as a lane part plus a register part.
+Narrow elements are packed into words as far as the layout's run allows (frag: pairs, spread(8): four words), which is
+how vector accesses, ldmatrix, wgmma and mma want them. ``Site`` is one element of a statement's domain; it knows
+where the element of another tile that stands opposite lies, and the element's row, column and number as a lane part
+plus a register part.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def word_type(dtype: str, per: int) -> str:
 
 @dataclass(frozen=True)
 class AxisValue:
-    """``lane`` (C text of product precedence, None: zero; differs between threads) + ``reg`` (constant once unrolled)."""
+    """``lane`` (C text of product precedence, None: zero; differs between threads) + ``reg`` (constant once
+    unrolled)."""
 
     lane: str | None
     reg: Index
@@ -101,7 +103,8 @@ class Site:
             raise unsupported(f"A {shape} operand cannot broadcast to {mine}.", "the shapes must agree or be 1")
         if kind != self.map.layout.kind and shape != (1, 1):
             raise unsupported(
-                f"A {kind} operand in a {self.map.layout.kind} statement.", "go through shared memory to change the layout"
+                f"A {kind} operand in a {self.map.layout.kind} statement.",
+                "go through shared memory to change the layout",
             )
         if kind == "frag":
             return self._frag_register(tile, rows[0], cols[0], shape)
@@ -209,7 +212,7 @@ class Site:
     def valid(self) -> str | None:
         """C condition under which the register holds an element (last round of a spread tile); None: always."""
         m = self.map
-        if m.layout.kind != "spread" or m.count == 1 and m.rows * m.cols == 1:
+        if m.layout.kind != "spread" or (m.count == 1 and m.rows * m.cols == 1):
             return None
         v, wave = m.layout.vector, m.threads * m.layout.vector
         if m.rows * m.cols % wave == 0:

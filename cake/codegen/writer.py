@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 from cake.diagnostics import Span
 
-
 WIDTH = 120
 
 
@@ -71,7 +70,8 @@ class Writer:
             self.lines.append((self.depth + depth, text, span))
 
     def render(self, source_name: str, lines: bool = True) -> str:
-        """The text. Generated lines without a span belong to ``source_name`` at their own number; without ``lines`` all do."""
+        """The text. Generated lines without a span belong to ``source_name`` at their own number; without ``lines``
+        all do."""
         out: list[str] = []
         expect: tuple[str, int] | None = None  # what the compiler takes the next line for; None: this file's own count
         for depth, text, span in self.lines:
@@ -79,10 +79,9 @@ class Writer:
                 if expect is not None:
                     out.append(f'#line {len(out) + 2} "{source_name}"')
                     expect = None
-            elif expect != (span.file, span.line):
-                if lines and not _silent(text):
-                    out.append(f'#line {span.line} "{span.file}"')
-                    expect = (span.file, span.line)
+            elif expect != (span.file, span.line) and lines and not _silent(text):
+                out.append(f'#line {span.line} "{span.file}"')
+                expect = (span.file, span.line)
             rows = _wrapped(text, depth)
             out += rows
             if expect is not None:

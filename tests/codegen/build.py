@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from cake.ir import expanded as x
@@ -101,7 +102,7 @@ def store(dst: x.Ref, value: Expr, type: TileType | None, where: Expr | None = N
 
 def reduce(dst: Reg, value: Expr, type: TileType, function: str = "sum", axis: int = 1, scope: str = "warp") -> x.Op:
     """dst = function(value, axis)."""
-    attrs = {"function": function, "axis": axis, "scope": scope}
+    attrs: dict[str, Any] = {"function": function, "axis": axis, "scope": scope}
     return x.Op(op="reduce", operands={"dst": dst, "value": value}, type=type, attrs=attrs)
 
 
@@ -118,13 +119,19 @@ def buffer(name: str, dtype: str, *shape: int, offset: int = 0, **more: Any) -> 
         size *= n
     slots = more.get("slots", 1)
     return x.Buffer(
-        name=name, dtype=dtype, shape=shape, offset=offset, slot_bytes=size, instance_bytes=size * slots, **more  # type: ignore[arg-type]
+        name=name,
+        dtype=dtype,  # type: ignore[arg-type]
+        shape=shape,
+        offset=offset,
+        slot_bytes=size,
+        instance_bytes=size * slots,
+        **more,  # type: ignore[arg-type]
     )
 
 
 def kernel(
     name: str,
-    body: tuple[x.Stmt, ...] | list[x.Stmt],
+    body: Sequence[x.Node],
     *,
     tensors: tuple[x.Tensor, ...] = (),
     tiles: dict[str, TileType] | None = None,
@@ -152,7 +159,7 @@ def kernel(
         solo=solo,
         tiles=tiles or {},
         cursors=cursors or {},
-        body=(*body, x.Exit(reason="exit")),
+        body=(*body, x.Exit(reason="exit")),  # type: ignore[arg-type]
     )
     one = integer(1)
     return x.Kernel(

@@ -1,8 +1,8 @@
 """Runs generated code on the CPU, all threads of an instance at once: each scalar is an array over threads.
 
-It reads the C++ text that the emitter wrote, so addresses, register indices, predicates and shuffles are checked as written. Device
-functions are given their documented meaning here. Only what one role does synchronously is run: no TMA, no wgmma, and barriers are no-ops
-because the threads advance together.
+It reads the C++ text that the emitter wrote, so addresses, register indices, predicates and shuffles are checked as
+written. Device functions are given their documented meaning here. Only what one role does synchronously is run: no
+TMA, no wgmma, and barriers are no-ops because the threads advance together.
 """
 
 from __future__ import annotations
@@ -314,7 +314,12 @@ class Emulator:
     def name(self) -> Any:
         name = self.take()
         width = None
-        if self.next == "<" and name not in ("i",) and self.tokens[self.at + 2] == ">" and self.tokens[self.at + 3] == "(":
+        if (
+            self.next == "<"
+            and name not in ("i",)
+            and self.tokens[self.at + 2] == ">"
+            and self.tokens[self.at + 3] == "("
+        ):
             self.take()
             width = self.take()
             self.take(">")
@@ -361,7 +366,7 @@ class Emulator:
             return None
         raise NotImplementedError(name)
 
-    def view(self, space: str, where: Any, thread: int, size: int, write: bool = False) -> np.ndarray:
+    def view(self, space: str, where: Any, thread: Any, size: int, write: bool = False) -> np.ndarray:
         """The ``size`` bytes that a thread's access touches."""
         if space == "shared":
             at = int(np.broadcast_to(where, self.threads)[thread])
@@ -371,7 +376,7 @@ class Emulator:
             memory = where.array.view(np.uint8)
             at = int(np.broadcast_to(where.offset, self.threads)[thread]) * where.array.itemsize
         assert at % size == 0, f"a {size}-byte access at {at} is not aligned"
-        assert 0 <= at and at + size <= memory.size, f"an access at {at} of {memory.size} bytes"
+        assert at >= 0 and at + size <= memory.size, f"an access at {at} of {memory.size} bytes"
         return memory[at : at + size]
 
     def load(self, space: str, width: str | None, registers: Registers, where: Any) -> None:
@@ -443,7 +448,6 @@ class Emulator:
                 for h in range(2):
                     for e in range(2):
                         d.values[d.at + 2 * h + e][first + lane] = acc[8 * h + lane // 4, lane % 4 * 2 + e]
-
 
     def operand(self, descriptor: int, rows: int, depth: int, mn_major: bool) -> np.ndarray:
         """[rows, depth] bf16 elements of a shared operand (PTX ISA 9.7.15.5.1.2, canonical layouts)."""
@@ -521,7 +525,12 @@ def _half(kind: Any) -> tuple[Callable[..., Any], Callable[..., Any], Callable[.
         return np.asarray(v, np.float32).astype(kind).view(np.uint16).astype(np.int64)
 
     def at(word: Any, i: Any) -> Any:
-        return ((np.asarray(word, np.int64) >> (16 * np.asarray(i))) & 0xFFFF).astype(np.uint16).view(kind).astype(np.float32)
+        return (
+            ((np.asarray(word, np.int64) >> (16 * np.asarray(i))) & 0xFFFF)
+            .astype(np.uint16)
+            .view(kind)
+            .astype(np.float32)
+        )
 
     def pack(low: Any, high: Any = None) -> Any:
         return bits(low) if high is None else bits(low) | bits(high) << 16
@@ -619,7 +628,8 @@ SELECT: dict[str, Callable[..., Any]] = {"best4": _best4, "keep": _keep, "keep_l
 
 
 def run(kernel: x.Kernel, tensors: dict[str, np.ndarray], shared: np.ndarray | None = None, **scalars: Any) -> Emulator:
-    """Run the only role of ``kernel``, in CTA 0 of a grid of 1. Tensors are flat arrays of bits (or f32, i32), changed in place."""
+    """Run the only role of ``kernel``, in CTA 0 of a grid of 1. Tensors are flat arrays of bits (or f32, i32),
+    changed in place."""
     source = emit(kernel, lines=False)
     role = kernel.roles[0]
     start = source.index("{\n", source.index(f"void role_{role.name}(")) + 2
@@ -629,7 +639,13 @@ def run(kernel: x.Kernel, tensors: dict[str, np.ndarray], shared: np.ndarray | N
     fields: dict[str, Any] = {q.ident: Pointer(tensors[q.name]) for q in parameters(kernel) if q.kind == "tensor"}
     fields |= {q.ident: scalars[q.name] for q in parameters(kernel) if q.kind in ("scalar", "dim")}
     names: dict[str, Any] = {k: int(v) for k, v in re.findall(r"^    (\w+) = (\d+),$", source, re.MULTILINE)}
-    names |= {"p": fields, "smem": 0, "warp_id": number // 32, "threadIdx": {"x": number}, "infinity": np.float32(np.inf)}
+    names |= {
+        "p": fields,
+        "smem": 0,
+        "warp_id": number // 32,
+        "threadIdx": {"x": number},
+        "infinity": np.float32(np.inf),
+    }
     names |= {"blockIdx": {"x": 0}, "gridDim": {"x": 1}}
     machine = Emulator(body, threads, names, kernel.shared_bytes)
     if shared is not None:

@@ -1,12 +1,33 @@
-"""Whole kernels expanded by hand, for what only ptxas decides: whether wgmma groups stay asynchronous, and registers."""
+"""Whole kernels expanded by hand, for what only ptxas decides: whether wgmma groups stay asynchronous, and
+registers."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from cake.ir import expanded as x
 from cake.ir.expr import Expr, Reg, integer
-from tests.codegen.build import COL, ROW, ap, assign, box, buffer, cast, elems, f32, let, load, reduce, reg, store, sym, tensor, tile
+from tests.codegen.build import (
+    COL,
+    ROW,
+    ap,
+    assign,
+    box,
+    buffer,
+    cast,
+    elems,
+    f32,
+    let,
+    load,
+    reduce,
+    reg,
+    store,
+    sym,
+    tensor,
+    tile,
+)
 
-ONE = {"executor": "one"}
+ONE: dict[str, Any] = {"executor": "one"}
 
 
 def fill(
@@ -55,7 +76,7 @@ def release(ring: str, back: int = 1) -> tuple[x.Stmt, ...]:
 
 def wgmma(d: Reg, a: x.Ref | Reg, b: x.Ref, use_acc: Expr | None = None) -> tuple[x.Stmt, ...]:
     """One committed group."""
-    operands = {"d": d, "a": a, "b": b} | ({"use_acc": use_acc} if use_acc is not None else {})
+    operands: dict[str, Any] = {"d": d, "a": a, "b": b} | ({"use_acc": use_acc} if use_acc is not None else {})
     return (
         x.Fence(what="wgmma", reason="wgmma"),
         x.Op(op="wgmma", operands=operands, completion=x.ByGroup(queue="wgmma")),
@@ -132,7 +153,11 @@ def kmeans(wgs: int = 4, bn: int = 128, stages: int = 3, d: int = 128) -> x.Kern
                 positions,
                 (
                     *decode,
-                    *fill("points", (("x", box((0, bm), (0, d)), "x", (x.Point(at=sym("b")), *box((sym("n0"), bm), (0, d)))),), (bm * d * 2,)),
+                    *fill(
+                        "points",
+                        (("x", box((0, bm), (0, d)), "x", (x.Point(at=sym("b")), *box((sym("n0"), bm), (0, d)))),),
+                        (bm * d * 2,),
+                    ),
                     loop(
                         "j",
                         0,
@@ -189,11 +214,21 @@ def kmeans(wgs: int = 4, bn: int = 128, stages: int = 3, d: int = 128) -> x.Kern
         warps=4,
         instances=wgs,
         var="w",
-        tiles={"acc": tile("f32", 64, bn), "v": part, "best": part, "c": tile("i32", 64, 4), "ids": tile("i32", 64, 4),
-               "top": tile("f32", 64, 1), "id": tile("i32", 64, 1)},
+        tiles={
+            "acc": tile("f32", 64, bn),
+            "v": part,
+            "best": part,
+            "c": tile("i32", 64, 4),
+            "ids": tile("i32", 64, 4),
+            "top": tile("f32", 64, 1),
+            "id": tile("i32", 64, 1),
+        },
         cursors={"points.wait": 2, "cents.wait": stages, "s": stages, "p": 2},
         body=(
-            x.If(cond=ap("==", w, wgs - 1), then=(x.Named(barrier="turn", index=integer(0), form="arrive", reason="turn"),)),
+            x.If(
+                cond=ap("==", w, wgs - 1),
+                then=(x.Named(barrier="turn", index=integer(0), form="arrive", reason="turn"),),
+            ),
             tiles(
                 "pos",
                 positions,
@@ -207,7 +242,12 @@ def kmeans(wgs: int = 4, bn: int = 128, stages: int = 3, d: int = 128) -> x.Kern
                     reduce(reg("top"), best, part, "max"),
                     assign(ids, ap("where", ap("==", best, reg("top")), ids, 2**31 - 1)),
                     reduce(reg("id", "i32"), ids, tile("i32", 64, 4), "min"),
-                    store(x.Ref(base="out", subs=elems(sym("b"), row)), reg("id", "i32"), tile("i32", 64, 1), where=ap("<", row, N)),
+                    store(
+                        x.Ref(base="out", subs=elems(sym("b"), row)),
+                        reg("id", "i32"),
+                        tile("i32", 64, 1),
+                        where=ap("<", row, N),
+                    ),
                 ),
             ),
             x.Exit(reason="exit"),
@@ -224,7 +264,11 @@ def kmeans(wgs: int = 4, bn: int = 128, stages: int = 3, d: int = 128) -> x.Kern
             tensor("half", "f32", "B", "K"),
             tensor("out", "i32", "B", "N", out=True),
         ),
-        dims=(x.Dim(name="B", tensor="x", axis=0), x.Dim(name="N", tensor="x", axis=1), x.Dim(name="K", tensor="c", axis=1)),
+        dims=(
+            x.Dim(name="B", tensor="x", axis=0),
+            x.Dim(name="N", tensor="x", axis=1),
+            x.Dim(name="K", tensor="c", axis=1),
+        ),
         positions=positions,
         grid=positions,
         threads=128 * (wgs + 1),
@@ -256,7 +300,9 @@ def attention(bn: int = 128, d: int = 128) -> x.Kernel:
     """The skewed loop of docs/language.md in three pieces (first, steady, last), two warpgroups in turns."""
     bm, w = 128, sym("w")
     blocks, n = sym("blocks"), sym("S")
-    s, o, top, new, fade, den, rowsum, rowmax = (reg(q) for q in ("s", "o", "top", "new", "fade", "den", "rowsum", "rowmax"))
+    s, o, top, new, fade, den, rowsum, rowmax = (
+        reg(q) for q in ("s", "o", "top", "new", "fade", "den", "rowsum", "rowmax")
+    )
     p, scale = reg("p", "bf16"), sym("scale", "f32")
     per = ap("cdiv", n, bm)
     positions = ap("*", sym("H"), per)
@@ -356,14 +402,25 @@ def attention(bn: int = 128, d: int = 128) -> x.Kernel:
                     *wait("qs", "qt"),
                     loop("i", 0, 1, (*turn("turn", qk, 2), *softmax(0, False)), piece=0),
                     loop("i", 1, ap("-", blocks, 1), (*turn("turn", (*qk, *pv), 2), *softmax(1, True)), piece=1),
-                    loop("i", ap("-", blocks, 1), blocks, (*turn("turn", (*qk, *pv), 2), *softmax(1, True, True)), piece=2),
+                    loop(
+                        "i",
+                        ap("-", blocks, 1),
+                        blocks,
+                        (*turn("turn", (*qk, *pv), 2), *softmax(1, True, True)),
+                        piece=2,
+                    ),
                     *turn("turn", pv, 2),
                     x.GroupWait(queue="wgmma", keep=0, ready=("o",)),
                     *release("vs"),
                     reduce(total, den, tile("f32", 64, 4), "sum"),
                     assign(o, ap("where", ap(">", total, 0.0), ap("/", o, total), 0.0)),
                     *release("qs"),
-                    store(x.Ref(base="y", subs=elems(sym("h"), row, COL)), cast(o, "bf16"), tile("bf16", 64, d), where=ap("<", row, n)),
+                    store(
+                        x.Ref(base="y", subs=elems(sym("h"), row, COL)),
+                        cast(o, "bf16"),
+                        tile("bf16", 64, d),
+                        where=ap("<", row, n),
+                    ),
                 ),
             ),
             x.Exit(reason="exit"),
@@ -447,13 +504,22 @@ def ampere(target: str = "sm_80", stages: int = 4) -> x.Kernel:
     col = ap("+", ap("+", sym("n0"), ap("*", 32, wn)), COL)
     inside = ap("and", ap("<", row, M), ap("<", col, N))
     tiles_n = ap("cdiv", N, bn)
-    prologue_fills = loop("q", 0, stages - 1, (let("f", sym("q")), x.If(cond=ap("<", f, kt), then=filling, orelse=(x.Commit(queue="cp_async"),))))
+    prologue_fills = loop(
+        "q",
+        0,
+        stages - 1,
+        (let("f", sym("q")), x.If(cond=ap("<", f, kt), then=filling, orelse=(x.Commit(queue="cp_async"),))),
+    )
     positions = ap("*", ap("cdiv", M, bm), tiles_n)
     return x.Kernel(
         name="gemm_ampere",
         target=target,
         tensors=(tensor("a", "bf16", "M", "K"), tensor("b", "bf16", "N", "K"), tensor("c", "bf16", "M", "N", out=True)),
-        dims=(x.Dim(name="M", tensor="a", axis=0), x.Dim(name="K", tensor="a", axis=1), x.Dim(name="N", tensor="b", axis=0)),
+        dims=(
+            x.Dim(name="M", tensor="a", axis=0),
+            x.Dim(name="K", tensor="a", axis=1),
+            x.Dim(name="N", tensor="b", axis=0),
+        ),
         positions=positions,
         grid=positions,
         threads=256,
@@ -479,7 +545,9 @@ def ampere(target: str = "sm_80", stages: int = 4) -> x.Kernel:
                     assign(reg("acc"), 0.0),
                     prologue_fills,
                     loop("k", 0, kt, steady),
-                    store(x.Ref(base="c", subs=elems(row, col)), cast(reg("acc"), "bf16"), acc_t, where=inside, vector=2),
+                    store(
+                        x.Ref(base="c", subs=elems(row, col)), cast(reg("acc"), "bf16"), acc_t, where=inside, vector=2
+                    ),
                     x.Exit(reason="exit"),
                 ),
             ),

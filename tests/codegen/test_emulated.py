@@ -12,9 +12,30 @@ from cake.ir import expanded as x
 from cake.ir.expr import Const, Expr
 from cake.ir.layout import Layout
 from tests.codegen.build import (
-    COL, FRAG, LIN, PERWARP, ROW, ROWWISE, UNIFORM, ap, assign, box, buffer, cast, elems, kernel, let, load, reduce, reg, spread,
-    store, sym, tensor, tile,
-)  # fmt: skip
+    COL,
+    FRAG,
+    LIN,
+    PERWARP,
+    ROW,
+    ROWWISE,
+    UNIFORM,
+    ap,
+    assign,
+    box,
+    buffer,
+    cast,
+    elems,
+    kernel,
+    let,
+    load,
+    reduce,
+    reg,
+    spread,
+    store,
+    sym,
+    tensor,
+    tile,
+)
 from tests.codegen.emulator import run
 
 
@@ -58,10 +79,18 @@ def fill(b: x.Buffer, values: np.ndarray, dtype: str, shared_bytes: int) -> np.n
 
 
 LAYOUTS: list[tuple[Layout, int, int, int]] = [
-    (FRAG, 4, 64, 64), (FRAG, 4, 128, 24), (FRAG, 1, 16, 16), (FRAG, 1, 32, 40), (ROWWISE, 4, 128, 16),
-    (spread(8), 4, 1, 2048), (spread(4), 1, 1, 384), (spread(1), 2, 1, 96), (spread(4), 2, 16, 64), (spread(2), 1, 6, 128),
+    (FRAG, 4, 64, 64),
+    (FRAG, 4, 128, 24),
+    (FRAG, 1, 16, 16),
+    (FRAG, 1, 32, 40),
+    (ROWWISE, 4, 128, 16),
+    (spread(8), 4, 1, 2048),
+    (spread(4), 1, 1, 384),
+    (spread(1), 2, 1, 96),
+    (spread(4), 2, 16, 64),
+    (spread(2), 1, 6, 128),
     (spread(2), 4, 8, 24),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i32"])
@@ -88,7 +117,11 @@ def test_ragged_load_and_store(layout: Layout, warps: int, rows: int, cols: int,
         store(x.Ref(base="z", subs=elems(ROW, COL)), reg("v", dtype), t),
     ]
     m, n = max(1, rows - 3), (cols - 5) // 2 * 2
-    shapes = (tensor("x", dtype, "M", "N"), tensor("y", dtype, "M", "N", out=True), tensor("z", dtype, rows, cols, out=True))
+    shapes = (
+        tensor("x", dtype, "M", "N"),
+        tensor("y", dtype, "M", "N", out=True),
+        tensor("z", dtype, rows, cols, out=True),
+    )
     k = kernel("k", body, tensors=shapes, tiles={"v": t}, warps=warps)
     source = bits(coordinates(m, n), dtype)
     y, z = np.zeros(m * n, source.dtype), np.zeros(rows * cols, source.dtype)
@@ -135,7 +168,14 @@ def test_shared_elements(rows: int, cols: int, swizzle: int, layout: Layout, dty
         load(reg("u", dtype), x.Ref(base="s", subs=elems(ROW, COL))),
         store(x.Ref(base="y", subs=elems(ROW, COL)), reg("u", dtype), t),
     ]
-    k = kernel("k", body, tensors=(tensor("y", dtype, rows, cols, out=True),), tiles={"v": t, "u": t}, warps=warps, buffers=(b,))
+    k = kernel(
+        "k",
+        body,
+        tensors=(tensor("y", dtype, rows, cols, out=True),),
+        tiles={"v": t, "u": t},
+        warps=warps,
+        buffers=(b,),
+    )
     y = np.zeros(rows * cols, bits(np.zeros(1), dtype).dtype)
     machine = run(k, {"y": y})
     want = fill(b, coordinates(rows, cols), dtype, k.shared_bytes)
@@ -145,9 +185,15 @@ def test_shared_elements(rows: int, cols: int, swizzle: int, layout: Layout, dty
 
 
 MATRICES = [
-    (4, 64, 64, 128), (4, 64, 128, 128), (4, 128, 64, 128), (1, 16, 128, 128), (1, 32, 32, 64), (1, 16, 24, 0), (1, 16, 16, 32),
+    (4, 64, 64, 128),
+    (4, 64, 128, 128),
+    (4, 128, 64, 128),
+    (1, 16, 128, 128),
+    (1, 32, 32, 64),
+    (1, 16, 24, 0),
+    (1, 16, 16, 32),
     (4, 64, 32, 64),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -189,7 +235,9 @@ def test_matrix_inside_a_tile(transposed: bool) -> None:
         x.Op(op="ldmatrix", operands={"dst": reg("v", "bf16"), "src": view}),
         store(x.Ref(base="y", subs=elems(sym("w"), ROW, COL)), reg("v", "bf16"), t),
     ]
-    k = kernel("k", body, tensors=(tensor("y", "bf16", 2, 64, 64, out=True),), tiles={"v": t}, buffers=(b,), instances=2)
+    k = kernel(
+        "k", body, tensors=(tensor("y", "bf16", 2, 64, 64, out=True),), tiles={"v": t}, buffers=(b,), instances=2
+    )
     values, y = coordinates(64, 128), np.zeros(2 * 64 * 64, np.uint16)
     run(k, {"y": y}, shared=fill(b, values, "bf16", k.shared_bytes))
     parts = values.reshape(64, 2, 64).transpose(1, 2, 0) if transposed else values.reshape(64, 2, 64).transpose(1, 0, 2)
@@ -200,11 +248,17 @@ def test_matrix_inside_a_tile(transposed: bool) -> None:
 @pytest.mark.parametrize(
     ("layout", "warps", "rows", "cols", "axis", "result"),
     [
-        (FRAG, 4, 64, 64, 1, (64, 1)), (FRAG, 4, 128, 24, 1, (128, 1)), (FRAG, 1, 32, 40, 1, (32, 1)), (FRAG, 1, 32, 40, 0, (1, 40)),
-        (FRAG, 1, 16, 8, 1, (16, 1)), (FRAG, 1, 16, 8, 0, (1, 8)), (ROWWISE, 4, 128, 16, 1, (128, 1)),
-        (spread(8), 1, 1, 512, 1, (1, 1)), (spread(2), 1, 1, 96, 1, (1, 1)),
+        (FRAG, 4, 64, 64, 1, (64, 1)),
+        (FRAG, 4, 128, 24, 1, (128, 1)),
+        (FRAG, 1, 32, 40, 1, (32, 1)),
+        (FRAG, 1, 32, 40, 0, (1, 40)),
+        (FRAG, 1, 16, 8, 1, (16, 1)),
+        (FRAG, 1, 16, 8, 0, (1, 8)),
+        (ROWWISE, 4, 128, 16, 1, (128, 1)),
+        (spread(8), 1, 1, 512, 1, (1, 1)),
+        (spread(2), 1, 1, 96, 1, (1, 1)),
     ],
-)  # fmt: skip
+)
 def test_reductions(
     layout: Layout, warps: int, rows: int, cols: int, axis: int, result: tuple[int, int], function: str
 ) -> None:
@@ -226,9 +280,11 @@ def test_partial_sums_and_cross_warp() -> None:
     """sum(to=4), then over the quad; a maximum over the warps of an instance through scratch."""
     t, part, one = tile("f32", 64, 32), tile("f32", 64, 4), tile("f32", 64, 1)
     row, per, every, total = (
-        tile("f32", 1, 1024, layout=spread(8)), tile("f32", 1, 4, layout=PERWARP), tile("f32", 1, 4, layout=UNIFORM),
+        tile("f32", 1, 1024, layout=spread(8)),
+        tile("f32", 1, 4, layout=PERWARP),
+        tile("f32", 1, 4, layout=UNIFORM),
         tile("f32", 1, 1, layout=spread(1)),
-    )  # fmt: skip
+    )
     body = [
         assign(reg("v"), number(32)),
         reduce(reg("part"), reg("v"), t, scope="thread"),
@@ -256,7 +312,9 @@ def test_partial_sums_and_cross_warp() -> None:
 
 
 @pytest.mark.parametrize("function", ["argmax", "argmin"])
-@pytest.mark.parametrize(("layout", "warps", "rows", "cols"), [(FRAG, 4, 64, 64), (FRAG, 1, 16, 24), (spread(1), 1, 1, 80)])
+@pytest.mark.parametrize(
+    ("layout", "warps", "rows", "cols"), [(FRAG, 4, 64, 64), (FRAG, 1, 16, 24), (spread(1), 1, 1, 80)]
+)
 def test_arg_extremum(layout: Layout, warps: int, rows: int, cols: int, function: str) -> None:
     """Ties go to the lowest column."""
     t, r = tile("f32", rows, cols, layout=layout), tile("f32", rows, 1, layout=layout)
@@ -328,7 +386,10 @@ def test_mma() -> None:
     assert (y.reshape(32, 24) == 1 + a @ b[:24].T).all()
 
 
-@pytest.mark.parametrize(("rows", "cols", "warps", "swizzle", "dtype"), [(16, 32, 1, 64, "bf16"), (32, 64, 2, 128, "bf16"), (24, 24, 1, 0, "f32")])
+@pytest.mark.parametrize(
+    ("rows", "cols", "warps", "swizzle", "dtype"),
+    [(16, 32, 1, 64, "bf16"), (32, 64, 2, 128, "bf16"), (24, 24, 1, 0, "f32")],
+)
 def test_cp_async(rows: int, cols: int, warps: int, swizzle: int, dtype: str) -> None:
     """A box that hangs over every edge reads zeros outside."""
     b = buffer("s", dtype, rows, cols, offset=1024, swizzle=swizzle)
@@ -390,7 +451,7 @@ def test_wgmma(rows: int, cols: int, depth: int, a_form: str, a_swizzle: int, b_
     b = buffer("b", "bf16", *((cols, depth) if b_t else (depth, cols)), offset=a.slot_bytes, swizzle=b_swizzle)
     a_ref = x.Ref(base="a", subs=box(*((0, n) for n in a_shape)), transposed=a_form == "mn")
     b_ref = x.Ref(base="b", subs=box(*((0, n) for n in b.shape)), transposed=b_t)
-    body: list[x.Stmt] = [assign(reg("d"), 3.0)]
+    body: list[x.Node] = [assign(reg("d"), 3.0)]
     if a_form == "reg":
         body.append(load(reg("p", "bf16"), x.Ref(base="x", subs=elems(ROW, COL))))
     operand = reg("p", "bf16") if a_form == "reg" else a_ref

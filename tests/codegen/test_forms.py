@@ -21,11 +21,30 @@ except CakeError:
     NVRTC = False
 
 FAST = {
-    "elementwise // i32", "elementwise where bf16", "elementwise erf f32", "cast e4m3 to bf16", "cast f32 to i8", "L2 hint", "scalars", "flags",
-    "masked elements and strides", "gather and scatter by register indices", "atomic max f32 global", "wgmma n80 bf16", "wgmma e4m3",
-    "elements of a peer's shared memory", "wgmma 2 blocks, MN-major A and B", "mma bf16 B by columns", "stmatrix", "argreduce bf16",
-    "reduce across warps", "tma 5d", "tma multicast with a hint", "cp_async on a barrier", "registers between roles, named barriers by index",
-}  # fmt: skip
+    "elementwise // i32",
+    "elementwise where bf16",
+    "elementwise erf f32",
+    "cast e4m3 to bf16",
+    "cast f32 to i8",
+    "L2 hint",
+    "scalars",
+    "flags",
+    "masked elements and strides",
+    "gather and scatter by register indices",
+    "atomic max f32 global",
+    "wgmma n80 bf16",
+    "wgmma e4m3",
+    "elements of a peer's shared memory",
+    "wgmma 2 blocks, MN-major A and B",
+    "mma bf16 B by columns",
+    "stmatrix",
+    "argreduce bf16",
+    "reduce across warps",
+    "tma 5d",
+    "tma multicast with a hint",
+    "cp_async on a barrier",
+    "registers between roles, named barriers by index",
+}
 CASES = [
     pytest.param(name, target, id=f"{name}-{target}", marks=() if name in FAST else pytest.mark.slow)
     for name, (targets, _) in FORMS.items()

@@ -1,8 +1,8 @@
 """ldmatrix, stmatrix and mma (PTX ISA 9.7.14.5).
 
-A 16x16 block of a frag tile is four words a lane, in the order (group 0, half 0), (group 0, half 1), (group 1, half 0), (group 1,
-half 1): the four 8x8 matrices of an x4 instruction and the A operand of mma.m16n8k16. Lane l names row l % 8 of matrix l / 8. For a
-transposed view the same matrices lie transposed in memory and `.trans` turns them back.
+A 16x16 block of a frag tile is four words a lane, in the order (group 0, half 0), (group 0, half 1), (group 1, half
+0), (group 1, half 1): the four 8x8 matrices of an x4 instruction and the A operand of mma.m16n8k16. Lane l names row
+l % 8 of matrix l / 8. For a transposed view the same matrices lie transposed in memory and `.trans` turns them back.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ def _mma(role: RoleContext, node: x.Op) -> None:
     def first(reg: Reg, row: int) -> Index:
         """Element index of (row, column 0) of a slice, in its whole tile."""
         storage = role.storage(reg.name)
-        at = (reg.rows[0] // 16 if reg.rows else 0) * (storage.type.cols // 2) + 4 * ((reg.cols[0] if reg.cols else 0) // 8)
+        at = (reg.rows[0] // 16 if reg.rows else 0) * (storage.type.cols // 2) + 4 * (
+            (reg.cols[0] if reg.cols else 0) // 8
+        )
         return Index.of(storage.base(reg.lead) + at + row // 16 * (storage.type.cols // 2))
 
     function = f"mma_m16n8k16_{left.type.dtype}"

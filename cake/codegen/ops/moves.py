@@ -1,7 +1,8 @@
 """Element moves: load, store, atomic, scalars, flags; and cp.async.
 
-An access is as wide as the layout's run of consecutive elements allows, at most 16 bytes. Under a predicate that differs between the
-elements of a vector, the access is by element unless the op states the width over which the predicate is uniform (``vector``).
+An access is as wide as the layout's run of consecutive elements allows, at most 16 bytes. Under a predicate that
+differs between the elements of a vector, the access is by element unless the op states the width over which the
+predicate is uniform (``vector``).
 """
 
 from __future__ import annotations
@@ -116,7 +117,9 @@ def _load(role: RoleContext, node: x.Op) -> None:
 
 
 def _row_dependent(ref: x.Ref) -> bool:
-    return any(isinstance(n, Reg) or (isinstance(n, Axis) and n.axis != "col") for e in element_subs(ref) for n in walk(e))
+    return any(
+        isinstance(n, Reg) or (isinstance(n, Axis) and n.axis != "col") for e in element_subs(ref) for n in walk(e)
+    )
 
 
 def _lane(role: RoleContext, text: str | None) -> str | None:
@@ -183,8 +186,10 @@ def _load_scalar(role: RoleContext, node: x.Op) -> None:
     dst, memory = node.sym("dst"), Memory(role, node.ref("src"))
     where, other = _condition(role, node.expr("where"), None), node.expr("other")
     function = _load_function(memory, False)
-    word = CTYPE[memory.dtype] if CTYPE[memory.dtype] not in ("bf16", "f16", "e4m3", "e5m2") else (
-        f"uint{8 * size_of(memory.dtype)}_t"
+    word = (
+        CTYPE[memory.dtype]
+        if CTYPE[memory.dtype] not in ("bf16", "f16", "e4m3", "e5m2")
+        else (f"uint{8 * size_of(memory.dtype)}_t")
     )
     text = f"{function.replace('load_', 'load_bits_', 1)}<{word}>({memory.at(None)})"
     if word.startswith("uint") and memory.dtype != "u8":
@@ -240,7 +245,8 @@ def _wait_until(role: RoleContext, node: x.Op) -> None:
 
 @op("cp_async")
 def _cp_async(role: RoleContext, node: x.Op) -> None:
-    """Copy a box in 16-byte pieces, dealt to the instance's threads row by row; a piece outside the tensor is filled with zeros."""
+    """Copy a box in 16-byte pieces, dealt to the instance's threads row by row; a piece outside the tensor is filled
+    with zeros."""
     dst, src = node.ref("dst"), node.ref("src")
     tensor = role.kernel.tensor(src.base)
     assert tensor is not None
@@ -249,7 +255,9 @@ def _cp_async(role: RoleContext, node: x.Op) -> None:
     kept = [n for n, s in enumerate(src.subs) if isinstance(s, x.Range)]
     piece = 16 // view.size
     if kept[-1:] != [len(src.subs) - 1] or len(kept) > 2 or cols % piece or src.transposed or dst.transposed:
-        raise unsupported("A cp_async that is not a box of rows of 16-byte pieces.", "copy whole pieces of rows", node.span)
+        raise unsupported(
+            "A cp_async that is not a box of rows of 16-byte pieces.", "copy whole pieces of rows", node.span
+        )
     per_row, pieces = cols // piece, rows * cols // piece
     rounds = -(-pieces // role.threads)
     thread = role.lane("thread")
@@ -304,13 +312,9 @@ def _cp_address(
     assert isinstance(row0, Part) and isinstance(col0, Part)
     lane_row, reg_row, lane_col = step
     if not regular:
-        return view.address(
-            Part(opaque=f"{row0.text} + {lane_row}"), Part(opaque=f"{col0.text} + {lane_col}")
-        )
+        return view.address(Part(opaque=f"{row0.text} + {lane_row}"), Part(opaque=f"{col0.text} + {lane_col}"))
     row = Part(row0.uniform, row0.multiple, lane_row, 0, reg_row + row0.reg)
     per_panel = view.swizzle // view.size if view.swizzle else 0
     # A piece's column is any multiple of 16 bytes: its chunk bits are all the lane's.
     col = Part(col0.uniform, col0.multiple, lane_col, per_panel or 0, col0.reg)
     return view.address(row, col)
-
-

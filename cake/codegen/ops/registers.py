@@ -32,7 +32,8 @@ def _assign(role: RoleContext, node: x.Op) -> None:
         site = Site(m, i)
         _, at = target(role, dst, site)
         moved = any(
-            isinstance(leaf, Reg) and leaf.name == dst.name and target(role, leaf, site)[1] != at for leaf in walk(value)
+            isinstance(leaf, Reg) and leaf.name == dst.name and target(role, leaf, site)[1] != at
+            for leaf in walk(value)
         )
         name = role.fresh("moved") if moved else ""
         left = f"{name}[{i.div(per)}]" if moved else f"{storage.name}[{at.div(per)}]"
@@ -79,7 +80,9 @@ def _groups(m: RegisterMap, axis: int) -> tuple[int, int]:
         else:
             results = m.count if m.rows == 1 else 0
     if results == 0:
-        raise unsupported(f"A reduction of a [{m.rows}, {m.cols}] spread tile.", "spread tiles of one row reduce along it")
+        raise unsupported(
+            f"A reduction of a [{m.rows}, {m.cols}] spread tile.", "spread tiles of one row reduce along it"
+        )
     return results, m.count // results
 
 
@@ -190,8 +193,8 @@ def _slice_base(role: RoleContext, reg: Reg) -> int:
 
 @op("argreduce")
 def _argreduce(role: RoleContext, node: x.Op) -> None:
-    """The best value and the lowest column that has it. Groups of four columns are compared by their maximum; only where one
-    wins are its members kept, and which of the four it was is found once at the end. NaN never wins."""
+    """The best value and the lowest column that has it. Groups of four columns are compared by their maximum; only
+    where one wins are its members kept, and which of the four it was is found once at the end. NaN never wins."""
     dst, index, value = node.reg("dst"), node.reg("index"), node.expr("value")
     assert value is not None
     m = map_of(role, value_domain(node))

@@ -1,5 +1,5 @@
-"""TMA copies (PTX ISA 9.7.9.27.5). Coordinates run from the last axis to the first. A region larger than the map's box (rows wider than
-the swizzle, stored as panels; more rows than a box may have) is copied box by box."""
+"""TMA copies (PTX ISA 9.7.9.27.5). Coordinates run from the last axis to the first. A region larger than the map's
+box (rows wider than the swizzle, stored as panels; more rows than a box may have) is copied box by box."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _out_function(role: RoleContext, rank: int, reduce: str | None, hint: bool) 
     kind = f".{reduce}.tile" if reduce else ".tile"
     return role.unit.function(
         name,
-        f"""// {'Combine' if reduce else 'Copy'} a shared tile into a box of `map`, as part of the bulk group.
+        f"""// {"Combine" if reduce else "Copy"} a shared tile into a box of `map`, as part of the bulk group.
 __device__ __forceinline__ void {name}(const TensorMap *map, uint32_t src, {parameters})
 {{
     asm volatile(
@@ -192,5 +192,3 @@ __device__ __forceinline__ void tma_prefetch_{rank}d(const TensorMap *map, {para
     )
     for _, coordinates in _boxes(role, node, src, None):
         role.line(f"{name}({', '.join([_pointer(role, node), *coordinates])});")
-
-

@@ -1,9 +1,9 @@
 """wgmma: descriptors and the instruction forms (PTX ISA 9.7.15.5).
 
-A shared operand is described by its start address, the leading and stride byte offsets and the swizzle. K-major ([rows, K] stored by
-rows): 8-row groups are 8 swizzle widths apart, and the leading offset is not used. MN-major ([K, rows] stored by rows): the stride
-offset steps over 8 k and the leading offset over panels. The high word and the leading offset are constants; per k step only the start
-address moves.
+A shared operand is described by its start address, the leading and stride byte offsets and the swizzle. K-major
+([rows, K] stored by rows): 8-row groups are 8 swizzle widths apart, and the leading offset is not used. MN-major ([K,
+rows] stored by rows): the stride offset steps over 8 k and the leading offset over panels. The high word and the
+leading offset are constants; per k step only the start address moves.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _LAYOUT = {128: 1, 64: 2, 32: 3}
 
 @dataclass(frozen=True)
 class Matrix:
-    """A shared operand: ``base`` (C text, in 16-byte units, hoisted), the constant high word, and how the start moves by k step
-    and by block of 64 rows."""
+    """A shared operand: ``base`` (C text, in 16-byte units, hoisted), the constant high word, and how the start moves
+    by k step and by block of 64 rows."""
 
     base: str
     high: int
@@ -88,7 +88,9 @@ def _wgmma(role: RoleContext, node: x.Op) -> None:
     columns = d.cols[1] - d.cols[0] if d.cols else acc.type.cols
     rows = d.rows[1] - d.rows[0] if d.rows else acc.type.rows
     blocks = rows // 64
-    first = acc.base(d.lead) + (d.rows[0] // 64 if d.rows else 0) * (acc.type.cols // 2) + (d.cols[0] // 2 if d.cols else 0)
+    first = (
+        acc.base(d.lead) + (d.rows[0] // 64 if d.rows else 0) * (acc.type.cols // 2) + (d.cols[0] // 2 if d.cols else 0)
+    )
     use = node.expr("use_acc")
     left = _matrix(role, a, not a.transposed, "a") if isinstance(a, x.Ref) else None
     steps = right.steps if left is None else left.steps
@@ -106,8 +108,10 @@ def _wgmma(role: RoleContext, node: x.Op) -> None:
         else:
             assert isinstance(a, Reg)
             source = role.storage(a.name)
-            at = source.base(a.lead) // 2 + (a.cols[0] // 8 * 2 if a.cols else 0) + (a.rows[0] // 64 if a.rows else 0) * (
-                source.type.cols // 4
+            at = (
+                source.base(a.lead) // 2
+                + (a.cols[0] // 8 * 2 if a.cols else 0)
+                + (a.rows[0] // 64 if a.rows else 0) * (source.type.cols // 4)
             )
             args.append(source.pointer(m * (source.type.cols // 4) + k * 4 + at))
         args.append(_descriptor(right, right.step(k)))
