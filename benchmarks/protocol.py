@@ -124,7 +124,7 @@ class Clocks:
         }
 
 
-def _timed(torch: Any, functions: Sequence[Callable[[], Any]], flush: Any) -> list[float]:
+def timed(torch: Any, functions: Sequence[Callable[[], Any]], flush: Any) -> list[float]:
     """One call of each, in order, each from a cold L2; microseconds."""
     events = []
     for f in functions:
@@ -144,7 +144,7 @@ def paired(
     """Times of ``pairs`` pairs; which goes first alternates."""
     left, right = [], []
     for i in range(pairs):
-        first = _timed(torch, (ours, peer) if i % 2 == 0 else (peer, ours), flush)
+        first = timed(torch, (ours, peer) if i % 2 == 0 else (peer, ours), flush)
         a, b = first if i % 2 == 0 else first[::-1]
         left.append(a)
         right.append(b)
