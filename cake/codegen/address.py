@@ -318,7 +318,7 @@ class SharedView:
             if col.uniform:
                 terms.append(_bytes(_divided(col.uniform, per_panel), self.panel))
             plain = " + ".join(terms)
-            at = hoist("uint32_t", "at", f"{plain} ^ {self._pattern(first.text)}" if first.text != "0" else plain)
+            at = hoist("uint32_t", "at", f"({plain}) ^ {self._pattern(first.text)}" if first.text != "0" else plain)
             in_row, panel = (reg * self.size).mod(sw), (reg * self.size).div(sw) * self.panel
             rest = (row.reg - row.reg.const) * sw + panel
             text = at if in_row == Index() else f"({at} ^ {_wrap(str(in_row))})"

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cake.codegen.affine import multiple
-from cake.codegen.elementwise import UNARY, Expression, Text
+from cake.codegen.elementwise import NARROW, UNARY, Expression, Text
 from cake.codegen.errors import unsupported
 from cake.codegen.index import Index
+from cake.codegen.liveness import Liveness
 from cake.codegen.names import VALUE, Names
 from cake.codegen.parameters import parameters
 from cake.codegen.scoping import Scalars, leaves, statements, waited
@@ -62,6 +63,7 @@ class RoleContext:
         self.reason: str | None = None
         self.tiles: dict[str, Storage] = {}
         self.computed: set[str] = set()
+        self.live = Liveness(body)
         self.cursors: dict[str, int] = dict(role.cursors) if role else {}
         self.phased = waited(body)
         self.scalars = Scalars(body, bool(role and role.solo))
@@ -131,7 +133,9 @@ class RoleContext:
         if self.role is not None and sym.name == self.role.var:
             return Text(self.instance or "0")
         name = self.names.get("sym", sym.name)
-        return Text(f"p.{name}" if sym.name in self._global else name)
+        if sym.name not in self._global:
+            return Text(name)
+        return Text(f"{sym.dtype}_at(p.{name}.bits, 0)" if sym.dtype in NARROW else f"p.{name}")
 
     def storage(self, name: str) -> Storage:
         """The array of a register tile."""

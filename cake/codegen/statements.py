@@ -63,7 +63,7 @@ def _statement(role: RoleContext, node: x.Stmt) -> None:
     role.writer.span = node.span
     _comment(role, node)
     if pins_here(node):
-        _pin(role)
+        _pin(role, role.live.needed(node))
     if isinstance(node, x.For):
         _for(role, node)
     elif isinstance(node, x.If):
@@ -81,11 +81,11 @@ def _statement(role: RoleContext, node: x.Stmt) -> None:
         SYNC[node.kind](role, node)
 
 
-def _pin(role: RoleContext) -> None:
+def _pin(role: RoleContext, live: frozenset[str]) -> None:
     """Keep what was computed since the last issue or wait before this one: otherwise ptxas sinks it past the wgmma
     (C7511) or serialises the group (C7514, C7517)."""
     for name in role.tiles:
-        if name in role.computed and role.tiles[name].word != "bool":
+        if name in role.computed and name in live and role.tiles[name].word != "bool":
             role.line(f"pin({role.tiles[name].name});")
     role.computed = set()
 
@@ -107,7 +107,7 @@ def _for(role: RoleContext, node: x.For) -> None:
     step = role.expr(node.step)
     role.define_loop(node)
     advance = f"++{var}" if step == "1" else f"{var} += {step}"
-    role.computed = computed(node.body, role.computed)
+    role.computed |= computed(node.body, role.computed)
     with role.writer.block(f"ROLLED for (int {var} = {lo}; {var} < {hi}; {advance})"):
         emit_body(role, node.body)
         role.writer.span = None if node.span is None else role.writer.span

@@ -10,24 +10,29 @@ from cake.diagnostics import Span
 WIDTH = 120
 
 
-def _wrapped(text: str, depth: int) -> list[str]:
-    """The indented line; a call that is too long is broken after commas of its argument list."""
-    pad = "    " * depth
-    if not text:
-        return [""]
-    if len(pad) + len(text) <= WIDTH or "(" not in text or not text.endswith((");", ")")):
-        return [pad + text]
-    level, pieces, start, quoted = 0, [], 0, False
+def _breaks(text: str, depth: int, signs: str) -> list[int]:
+    """Where a line may be broken: after ``signs`` at a depth of brackets, outside strings."""
+    level, out, quoted = 0, [], False
     for n, c in enumerate(text):
         quoted ^= c == '"'
         if quoted:
             continue
         level += c in "([{"
         level -= c in ")]}"
-        if c == "," and level == 1:
-            pieces.append(text[start : n + 1])
-            start = n + 2
-    pieces.append(text[start:])
+        if c in signs and level == depth and text[n + 1 : n + 2] == " ":
+            out.append(n + 1)
+    return out
+
+
+def _wrapped(text: str, depth: int) -> list[str]:
+    """The indented line; a call that is too long is broken after commas of its argument list, a sum after its signs."""
+    pad = "    " * depth
+    if not text:
+        return [""]
+    if len(pad) + len(text) <= WIDTH or not text.endswith((";", ")", "{")):
+        return [pad + text]
+    breaks = _breaks(text, 1, ",") or sorted(_breaks(text, 0, "+^") + _breaks(text, 1, "+^"))
+    pieces = [text[a:b].strip() for a, b in zip([0, *breaks], [*breaks, len(text)], strict=True)]
     rows = [pad + pieces[0]]
     for piece in pieces[1:]:
         if len(rows[-1]) + 1 + len(piece) <= WIDTH:

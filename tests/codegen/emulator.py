@@ -17,6 +17,7 @@ import numpy as np
 
 from cake.codegen import emit, parameters
 from cake.ir import expanded as x
+from tests.codegen.meanings import PURE, SELECT, index
 
 TOKEN = re.compile(
     r"\s+|//[^\n]*|#[^\n]*"
@@ -63,13 +64,6 @@ class Registers:
         other = Registers(self.values, self.at + index(n))
         other.bytes = self.bytes
         return other
-
-
-def index(n: Any) -> int:
-    """A constant index (the same in every thread)."""
-    values = np.unique(np.asarray(n))
-    assert values.size == 1, "a register index differs between threads"
-    return int(values[0])
 
 
 class Emulator:
@@ -518,110 +512,6 @@ def apply(op: str, a: Any, b: Any) -> Any:
     }
     with np.errstate(all="ignore"):
         return functions[op](np.asarray(a), np.asarray(b))
-
-
-def _half(kind: Any) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    def bits(v: Any) -> Any:
-        return np.asarray(v, np.float32).astype(kind).view(np.uint16).astype(np.int64)
-
-    def at(word: Any, i: Any) -> Any:
-        return (
-            ((np.asarray(word, np.int64) >> (16 * np.asarray(i))) & 0xFFFF)
-            .astype(np.uint16)
-            .view(kind)
-            .astype(np.float32)
-        )
-
-    def pack(low: Any, high: Any = None) -> Any:
-        return bits(low) if high is None else bits(low) | bits(high) << 16
-
-    return pack, at, lambda v: at(bits(v), 0)
-
-
-def _f32(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def run(v: Any) -> Any:
-        with np.errstate(all="ignore"):
-            return f(np.asarray(v, np.float32)).astype(np.float32)
-
-    return run
-
-
-PURE: dict[str, Callable[..., Any]] = {
-    "max_nan": lambda a, b: np.maximum(a, b),
-    "min_nan": lambda a, b: np.minimum(a, b),
-    "max": lambda a, b: np.maximum(a, b),
-    "min": lambda a, b: np.minimum(a, b),
-    "abs": np.abs,
-    "fabsf": np.abs,
-    "select": np.where,
-    "divide": lambda a, b: np.asarray(a, np.float32) / np.asarray(b, np.float32),
-    "cdiv": lambda a, b: -(-np.asarray(a) // b),
-    "floor_div": lambda a, b: np.asarray(a) // b,
-    "floor_mod": lambda a, b: np.asarray(a) % b,
-    "exp2_approx": _f32(np.exp2),
-    "log2_approx": _f32(np.log2),
-    "exp_approx": _f32(np.exp),
-    "log_approx": _f32(np.log),
-    "rsqrt_approx": _f32(lambda v: 1 / np.sqrt(v)),
-    "sqrt_approx": _f32(np.sqrt),
-    "float": lambda v: np.asarray(v).astype(np.float32),
-    "int": lambda v: np.asarray(v).astype(np.int64),
-    "int64_t": lambda v: np.asarray(v).astype(np.int64),
-    "unsigned": lambda v: np.asarray(v).astype(np.int64) & 0xFFFFFFFF,
-    "swizzle_128": lambda o: np.asarray(o) ^ (np.asarray(o) >> 3 & 0x70),
-    "swizzle_64": lambda o: np.asarray(o) ^ (np.asarray(o) >> 3 & 0x30),
-    "swizzle_32": lambda o: np.asarray(o) ^ (np.asarray(o) >> 3 & 0x10),
-    "join2_16": lambda a, b: np.asarray(a) | np.asarray(b) << 16,
-    "join1_16": lambda a: np.asarray(a),
-}
-for _name, _kind in (("bf16", ml_dtypes.bfloat16), ("f16", np.float16)):
-    PURE[f"pack_{_name}"], PURE[f"{_name}_at"], PURE[f"round_{_name}"] = _half(_kind)
-
-
-# ---- argmax ---------------------------------------------------------------------------------------------------------
-
-
-class Best:
-    """A Best4 of every thread: the maximum of the best group, its members and its number."""
-
-    def __init__(self, rows: list[np.ndarray]) -> None:
-        self.rows = [np.array(r) for r in rows]
-        self.top, self.group = np.max(self.rows, axis=0), np.zeros(len(rows[0]), np.int64)
-
-
-def _rows(e: Emulator, values: tuple[Any, ...]) -> list[np.ndarray]:
-    return [np.broadcast_to(v, e.threads) for v in values]
-
-
-def _best4(e: Emulator, *values: Any) -> Best:
-    return Best(_rows(e, values))
-
-
-def _keep(e: Emulator, best: Any, *rest: Any) -> None:
-    if isinstance(best, Best):
-        rows = _rows(e, rest[1:])
-        better = np.max(rows, axis=0) > best.top
-        for mine, row in zip(best.rows, rows, strict=True):
-            mine[better] = row[better]
-        best.top[:], best.group[better] = np.max(best.rows, axis=0), index(rest[0])
-        return
-    column, value, at = rest
-    better = np.asarray(value) > best
-    best[better] = np.broadcast_to(value, e.threads)[better]
-    column[better] = np.broadcast_to(at, e.threads)[better]
-
-
-def _keep_lowest(e: Emulator, best: np.ndarray, column: np.ndarray, other: np.ndarray, at: np.ndarray) -> None:
-    better = (other > best) | ((other == best) & (at < column))
-    column[better], best[better] = at[better], other[better]
-
-
-def _which(e: Emulator, best: Best, *columns: Any) -> np.ndarray:
-    first = np.argmax(np.array(best.rows) == best.top, axis=0)
-    return np.array(_rows(e, columns))[first, np.arange(e.threads)]
-
-
-SELECT: dict[str, Callable[..., Any]] = {"best4": _best4, "keep": _keep, "keep_lowest": _keep_lowest, "which": _which}
 
 
 # ---- whole roles ----------------------------------------------------------------------------------------------------

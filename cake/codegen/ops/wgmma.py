@@ -130,7 +130,8 @@ def _function(role: RoleContext, n: int, b: Matrix, a: Matrix | None) -> str:
     left = "rs" if a is None else ("ss" if a.k_major else "ss_ta")
     name = f"wgmma_m64n{n}k{k}_{kind}_{left}{'' if b.k_major else '_tb'}"
     count = n // 2
-    regs = ", ".join(f"%{i}" for i in range(count))
+    rows = [", ".join(f"%{i}" for i in range(at, min(at + 16, count))) for at in range(0, count, 16)]
+    regs = ', "\n        "'.join(rows)
     flags = "1, 1"
     if kind in ("bf16", "f16"):
         flags += f", {int(not b.k_major)}" if a is None else f", {int(not a.k_major)}, {int(not b.k_major)}"

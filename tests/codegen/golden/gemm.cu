@@ -288,7 +288,14 @@ __device__ __forceinline__ void wgmma_m64n256k16_bf16_ss(float *d, uint64_t a, u
         ".reg .pred p;\n"
         "setp.ne.b32 p, %130, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
         "%128, %129, p, 1, 1, 0, 0;\n"
         "}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
@@ -445,7 +452,8 @@ __device__ __forceinline__ void role_math(const Params &p, const uint32_t smem, 
         }
         named_sync(MATH_BARRIER + w, 128);
         {
-            const uint32_t at = smem + CS_C + cs_fill * CS_C_SLOT + w * CS_C_INSTANCE + 128 * (16 * warp + lane % 16) + 2 * (lane / 16 * 8) ^ (((16 * warp + lane % 16) & 7) << 4);
+            const uint32_t at = (smem + CS_C + cs_fill * CS_C_SLOT + w * CS_C_INSTANCE + 128 * (16 * warp + lane % 16) +
+                2 * (lane / 16 * 8)) ^ (((16 * warp + lane % 16) & 7) << 4);
             UNROLLED for (int j = 0; j < 4; ++j) {
                 stmatrix_x4((at ^ (32 * (j % 4))) + 8192 * (j / 4), pack_bf16(acc[8 * j], acc[8 * j + 1]),
                     pack_bf16(acc[8 * j + 2], acc[8 * j + 3]), pack_bf16(acc[8 * j + 4], acc[8 * j + 5]),
@@ -466,7 +474,8 @@ __device__ __forceinline__ void role_math(const Params &p, const uint32_t smem, 
         }
         named_sync(MATH_BARRIER + w, 128);
         {
-            const uint32_t at = smem + CS_C + cs_fill * CS_C_SLOT + w * CS_C_INSTANCE + 128 * (16 * warp + lane % 16) + 2 * (lane / 16 * 8) ^ (((16 * warp + lane % 16) & 7) << 4);
+            const uint32_t at = (smem + CS_C + cs_fill * CS_C_SLOT + w * CS_C_INSTANCE + 128 * (16 * warp + lane % 16) +
+                2 * (lane / 16 * 8)) ^ (((16 * warp + lane % 16) & 7) << 4);
             UNROLLED for (int j = 0; j < 4; ++j) {
                 stmatrix_x4((at ^ (32 * (j % 4))) + 8192 * (j / 4), pack_bf16(acc[8 * j + 32], acc[8 * j + 33]),
                     pack_bf16(acc[8 * j + 34], acc[8 * j + 35]), pack_bf16(acc[8 * j + 36], acc[8 * j + 37]),
@@ -487,7 +496,8 @@ __device__ __forceinline__ void role_math(const Params &p, const uint32_t smem, 
         }
         named_sync(MATH_BARRIER + w, 128);
         {
-            const uint32_t at = smem + CS_C + cs_fill * CS_C_SLOT + w * CS_C_INSTANCE + 128 * (16 * warp + lane % 16) + 2 * (lane / 16 * 8) ^ (((16 * warp + lane % 16) & 7) << 4);
+            const uint32_t at = (smem + CS_C + cs_fill * CS_C_SLOT + w * CS_C_INSTANCE + 128 * (16 * warp + lane % 16) +
+                2 * (lane / 16 * 8)) ^ (((16 * warp + lane % 16) & 7) << 4);
             UNROLLED for (int j = 0; j < 4; ++j) {
                 stmatrix_x4((at ^ (32 * (j % 4))) + 8192 * (j / 4), pack_bf16(acc[8 * j + 64], acc[8 * j + 65]),
                     pack_bf16(acc[8 * j + 66], acc[8 * j + 67]), pack_bf16(acc[8 * j + 68], acc[8 * j + 69]),
@@ -508,7 +518,8 @@ __device__ __forceinline__ void role_math(const Params &p, const uint32_t smem, 
         }
         named_sync(MATH_BARRIER + w, 128);
         {
-            const uint32_t at = smem + CS_C + cs_fill * CS_C_SLOT + w * CS_C_INSTANCE + 128 * (16 * warp + lane % 16) + 2 * (lane / 16 * 8) ^ (((16 * warp + lane % 16) & 7) << 4);
+            const uint32_t at = (smem + CS_C + cs_fill * CS_C_SLOT + w * CS_C_INSTANCE + 128 * (16 * warp + lane % 16) +
+                2 * (lane / 16 * 8)) ^ (((16 * warp + lane % 16) & 7) << 4);
             UNROLLED for (int j = 0; j < 4; ++j) {
                 stmatrix_x4((at ^ (32 * (j % 4))) + 8192 * (j / 4), pack_bf16(acc[8 * j + 96], acc[8 * j + 97]),
                     pack_bf16(acc[8 * j + 98], acc[8 * j + 99]), pack_bf16(acc[8 * j + 100], acc[8 * j + 101]),
@@ -532,7 +543,9 @@ __device__ __forceinline__ void role_math(const Params &p, const uint32_t smem, 
     return;
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1) gemm(const bf16 *a, const bf16 *b, bf16 *c, int M, int K, int N, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map, const __grid_constant__ TensorMap c_map) {
+extern "C" __global__ void __launch_bounds__(384, 1) gemm(const bf16 *a, const bf16 *b, bf16 *c, int M, int K, int N,
+    const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
+    const __grid_constant__ TensorMap c_map) {
     extern __shared__ __align__(1024) uint8_t shared_memory[];
     const uint32_t smem = shared_address(shared_memory);
     const Params p{a, b, c, M, K, N, &a_map, &b_map, &c_map};
