@@ -47,7 +47,7 @@ def build_file(
     from cake.codegen.build import UNPROVED, build, write
 
     start = time.perf_counter()
-    with working(f"compiling {expanded.name} for {expanded.target}"):
+    with working(f"compiling {expanded.name} for {expanded.target}"), sources.trusted(source):
         artifact = build(expanded, allow=allowed)
         directory = Path(output) if output is not None else Path("build") / source.stem
         if directory.exists() and not directory.is_dir():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -69,6 +70,20 @@ def read(name: str) -> Source:
     if path.suffix not in (".cake", ".json"):
         raise error(FILE, f"{name} is neither a .cake source nor an expanded kernel (.json)", "the suffix decides")
     return Source(name, path, read_json(path) if path.suffix == ".json" else read_source(path))
+
+
+@contextmanager
+def trusted(source: Source) -> Iterator[None]:
+    """Run what takes an expanded kernel for granted. One that was written as JSON may be none that expansion makes:
+    parts that do not fit each other show only now, and are its own fault (X003)."""
+    try:
+        yield
+    except (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError) as problem:
+        if not source.expanded:
+            raise
+        reason = " ".join(f"{type(problem).__name__}: {problem}".split())[:200]
+        message = f"{source.file} is not an expanded kernel: its parts do not fit together"
+        raise error("X003", message, "expand a source and change that", reason) from problem
 
 
 def _near(path: Path) -> str | None:

@@ -67,7 +67,7 @@ def execute(trial: Trial) -> tuple[list[Diagnostic], dict[str, Any], str]:
         arrays = launch(kernel, arguments)
         counts: dict[str, int] = {}
     else:
-        arrays, counts = _simulate(kernel, arguments, trial, by_hand=source.expanded)
+        arrays, counts = _simulate(kernel, arguments, trial, source)
     seconds = time.perf_counter() - start
     outputs = _outputs(kernel, arrays)
     found = _compare(kernel, companion, outputs, arguments, dims) if trial.check and companion else []
@@ -106,21 +106,12 @@ def _launch(
 
 
 def _simulate(
-    kernel: x.Kernel, arguments: Mapping[str, Any], trial: Trial, *, by_hand: bool
+    kernel: x.Kernel, arguments: Mapping[str, Any], trial: Trial, source: sources.Source
 ) -> tuple[dict[str, Any], dict[str, int]]:
-    """Outputs and counts. A kernel that was written as JSON may be none that expansion makes: shapes that do not fit
-    each other show only when it runs, and are its own fault."""
     from cake.machine import run
 
-    with working(f"simulating {kernel.name}"):
-        try:
-            result = run(kernel, arguments, seed=trial.seed, ctas=trial.ctas)
-        except (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError) as problem:
-            if not by_hand:
-                raise
-            reason = " ".join(f"{type(problem).__name__}: {problem}".split())[:200]
-            message = f"{trial.file} is not an expanded kernel: its parts do not fit together"
-            raise error("X003", message, "expand a source and change that", reason) from problem
+    with working(f"simulating {kernel.name}"), sources.trusted(source):
+        result = run(kernel, arguments, seed=trial.seed, ctas=trial.ctas)
     return result.outputs, {"steps": result.steps, "ctas": result.clusters * kernel.cluster}
 
 

@@ -18,6 +18,9 @@ from cake.ir.ops import OPS
 
 BUILT_IN = {"%cta", "%grid", "%rank", "%sms", "%resident"}
 
+MOST_THREADS, MOST_SHARED, MOST_CTAS = 4096, 1 << 20, 64
+"""Far past every device: what a target offers is checked elsewhere; these keep a reader from counting for ever."""
+
 
 def problems(kernel: x.Kernel) -> list[str]:
     """What is wrong, one sentence each; none for every kernel that expansion made."""
@@ -81,10 +84,15 @@ class _Check:
                 yield f"mbarrier `{m.name}` needs a count, slots and 8 bytes a slot inside shared memory"
 
     def warps(self) -> Iterator[str]:
-        if not self.k.roles or self.k.threads < 32 or self.k.threads % 32:
+        if not self.k.roles or self.k.threads < 32 or self.k.threads % 32 or self.k.threads > MOST_THREADS:
             yield f"{self.k.threads} threads are no whole warps of a role"
+        if not 0 <= self.k.shared_bytes <= MOST_SHARED or not 1 <= self.k.cluster <= MOST_CTAS:
+            yield f"no device has {self.k.shared_bytes} bytes of shared memory and clusters of {self.k.cluster} CTAs"
         owner: dict[int, str] = {}
         for r in self.k.roles:
+            if r.warps < 1 or r.instances < 1 or r.warps * r.instances > MOST_THREADS // 32:
+                yield f"role `{r.name}` cannot have {r.instances} instances of {r.warps} warps"
+                continue
             for w in range(r.first_warp, r.first_warp + r.warps * r.instances):
                 if w in owner or not 0 <= w < self.k.threads // 32:
                     yield f"warp {w} of role `{r.name}` is outside the CTA or belongs to another role"

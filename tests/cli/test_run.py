@@ -234,3 +234,15 @@ def test_compare_integers_exactly() -> None:
     assert not compare("y", "i64", got, want, poison("i64", (1,)), None).ok
     assert compare("y", "i64", want, want, poison("i64", (1,)), None).ok
     assert compare("y", "bool", np.array([True]), np.array([True]), poison("bool", (1,)), None).unwritten == 0
+
+
+def test_arrays_on_the_device_are_read_as_they_are() -> None:
+    """The runtime sees the dtype, shape and address of what was uploaded, also of types NumPy does not have."""
+    from cake.cli.device import Resident
+    from cake.ir.dtypes import DTYPES, numpy_dtype
+    from cake.runtime.tensors import view
+
+    for name in DTYPES:
+        seen = view(Resident(4096, np.zeros((3, 5), numpy_dtype(name))), "x")
+        assert (seen.pointer, seen.shape, seen.strides) == (4096, (3, 5), (5, 1))
+        assert seen.dtype == ("f32" if name == "tf32" else name)
