@@ -331,9 +331,10 @@ def _cast(x: Expression, e: Apply) -> Text:
         return Text(f"round_tf32({value.text})")
     if VALUE[target] == "float":
         return value if VALUE[source] == "float" else Text(f"float({value.text})")
+    if target in ("i8", "u8") and VALUE[source] == "float":
+        return Text(f"to_{target}({value.text})")
     ctype = {"i8": "int8_t", "u8": "uint8_t"}.get(target, VALUE[target])
-    inner = f"int({value.text})" if ctype.endswith("8_t") and VALUE[source] == "float" else value.text
-    return Text(f"{ctype}({inner})")
+    return Text(f"{ctype}({value.text})")
 
 
 # ---- functions of f32 -----------------------------------------------------------------------------------------------

@@ -15,8 +15,12 @@ Result = Literal["same", "bool", "dtype"]
 @dataclass(frozen=True)
 class Elementwise:
     """One operation. ``operands``: which dtypes it takes ("number", "int", "float", "bool", "any"). ``result``: "same" as the
-    operands, "bool", or given by the node's dtype (casts). ``ulp`` bounds the difference between the NumPy meaning and the
-    CUDA one in units in the last place of f32 (0: bit for bit), with the ``reason``."""
+    operands, "bool", or given by the node's dtype (casts).
+
+    The NumPy meaning and the CUDA one may differ by ``ulp`` units in the last place of f32, or by ``absolute``, whichever is
+    more (both 0: bit for bit, except that a NaN has no payload), with the ``reason``. A narrower result is rounded once more,
+    which leaves ``floor(ulp / 2**lost bits) + 1`` of its own units. ``ftz``: subnormal f32 operands and results count as zeros
+    of their sign, in both meanings."""
 
     name: str
     arity: int
@@ -24,26 +28,37 @@ class Elementwise:
     result: Result
     ulp: float = 0
     reason: str = "exact"
+    absolute: float = 0
+    ftz: bool = False
 
 
-_EXACT = "IEEE 754 round to nearest even; a multiply and an add may contract to one fma"
-_APPROX = "PTX ISA .approx.ftz.f32, maximum error as tabulated there"
+_EXACT = "IEEE 754 round to nearest even, subnormals kept; a multiply and an add may contract to one fma, which moves the sum by half an ulp of the product"
+_ZEROS = "exact; NaN wins, and of two zeros min takes -0 and max +0 (min.NaN.f32, max.NaN.f32)"
+_INTEGER = "exact where the result fits the type (else undefined)"
 
 ELEMENTWISE: dict[str, Elementwise] = {
     e.name: e
     for e in (
-        Elementwise("neg", 1, "number", "same"),
+        Elementwise("neg", 1, "number", "same", 0, _INTEGER),
         Elementwise("not", 1, "bool", "bool"),
-        Elementwise("abs", 1, "number", "same"),
-        Elementwise("+", 2, "number", "same", 1, _EXACT),
-        Elementwise("-", 2, "number", "same", 1, _EXACT),
-        Elementwise("*", 2, "number", "same", 1, _EXACT),
-        Elementwise("/", 2, "float", "same", 2, "div.full.f32: PTX ISA bounds it by 2 ulp"),
-        Elementwise("//", 2, "int", "same"),
-        Elementwise("%", 2, "int", "same"),
-        Elementwise("cdiv", 2, "int", "same"),
-        Elementwise("min", 2, "number", "same"),
-        Elementwise("max", 2, "number", "same"),
+        Elementwise("abs", 1, "number", "same", 0, _INTEGER),
+        Elementwise("+", 2, "number", "same", 0, _EXACT),
+        Elementwise("-", 2, "number", "same", 0, _EXACT),
+        Elementwise("*", 2, "number", "same", 0, _EXACT),
+        Elementwise(
+            "/",
+            2,
+            "float",
+            "same",
+            3,
+            "a * rcp.approx.ftz.f32(b), b scaled into its range: 1 ulp of the reciprocal is up to 2 of the quotient, and the "
+            "product rounds",
+        ),
+        Elementwise("//", 2, "int", "same", 0, _INTEGER),
+        Elementwise("%", 2, "int", "same", 0, _INTEGER),
+        Elementwise("cdiv", 2, "int", "same", 0, _INTEGER),
+        Elementwise("min", 2, "number", "same", 0, _ZEROS),
+        Elementwise("max", 2, "number", "same", 0, _ZEROS),
         Elementwise("==", 2, "any", "bool"),
         Elementwise("!=", 2, "any", "bool"),
         Elementwise("<", 2, "number", "bool"),
@@ -53,14 +68,48 @@ ELEMENTWISE: dict[str, Elementwise] = {
         Elementwise("and", 2, "bool", "bool"),
         Elementwise("or", 2, "bool", "bool"),
         Elementwise("where", 3, "any", "same"),
-        Elementwise("cast", 1, "any", "dtype"),
-        Elementwise("exp2", 1, "float", "same", 2, "ex2.approx.ftz.f32: 2 ulp over the full range"),
-        Elementwise("log2", 1, "float", "same", 4, _APPROX),
-        Elementwise("exp", 1, "float", "same", 4, "ex2.approx of x*log2(e): the product's rounding adds to ex2's error"),
-        Elementwise("log", 1, "float", "same", 4, _APPROX),
-        Elementwise("rsqrt", 1, "float", "same", 2, _APPROX),
-        Elementwise("sqrt", 1, "float", "same", 2, _APPROX),
-        Elementwise("tanh", 1, "float", "same", 4096, "tanh.approx.f32: relative error 2^-11"),
-        Elementwise("erf", 1, "float", "same", 4, "CUDA math library erff: 2 ulp, plus the double-precision reference's cast"),
+        Elementwise(
+            "cast",
+            1,
+            "any",
+            "dtype",
+            0,
+            "cvt.rn (integers through f32; tf32: cvt.rna; 8-bit floats: satfinite), cvt.rzi clamped for float to integer",
+        ),
+        Elementwise("exp2", 1, "float", "same", 3, "ex2.approx.ftz.f32: 2 ulp over the full range; NumPy: 1", ftz=True),
+        Elementwise(
+            "log2",
+            1,
+            "float",
+            "same",
+            4,
+            "lg2.approx.ftz.f32: absolute error 2^-22 for operands in (0.5, 2), relative error 2^-22 elsewhere",
+            2.0**-22,
+            ftz=True,
+        ),
+        Elementwise(
+            "exp",
+            1,
+            "float",
+            "same",
+            108,
+            "ex2.approx.ftz of x * log2(e): the rounded product adds to ex2's error, 2 + 1.173 |x| ulp (CUDA C++ Programming "
+            "Guide, __expf) for |x| up to 89; NumPy: 1",
+            ftz=True,
+        ),
+        Elementwise(
+            "log",
+            1,
+            "float",
+            "same",
+            6,
+            "lg2.approx.ftz.f32 times ln(2): its bounds, and the rounding of the product",
+            2.0**-22,
+            ftz=True,
+        ),
+        Elementwise("rsqrt", 1, "float", "same", 3, "rsqrt.approx.ftz.f32: relative error 2^-22.9", ftz=True),
+        Elementwise("sqrt", 1, "float", "same", 3, "sqrt.approx.ftz.f32: relative error 2^-23", ftz=True),
+        Elementwise("tanh", 1, "float", "same", 8193, "tanh.approx.f32: relative error 2^-11; subnormals kept"),
+        Elementwise("erf", 1, "float", "same", 3, "CUDA math library erff: 2 ulp (CUDA C++ Programming Guide); the reference rounds"),
     )
 }

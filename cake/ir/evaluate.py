@@ -15,6 +15,7 @@ import numpy as np
 
 from cake.ir.dtypes import DTYPES, numpy_dtype
 from cake.ir.expr import Apply, Const, Expr, Sym
+from cake.ir.numerics import flush, maximum, minimum
 
 Env = Mapping[str, Any]
 Scalar = Callable[[Env], Any]
@@ -25,25 +26,28 @@ FINITE_MAX = {"e4m3": 448.0, "e5m2": 57344.0}
 
 def convert(value: Any, dtype: str) -> Any:
     """``value`` as a scalar of ``dtype``, as the device's cvt does: to nearest even; floats to integers truncate,
-    saturate and take NaN to 0 (PTX ISA 9.7.9.21 cvt); tf32 rounds half away from zero (cvt.rna)."""
+    saturate and take NaN to 0, to i64 to the least value (PTX ISA 9.7.9.21 cvt); integers become floats through f32; tf32
+    rounds half away from zero (cvt.rna)."""
     kind = DTYPES[dtype].kind
     if kind == "bool":
         return bool(value)
     if kind == "int":
         if not isinstance(value, int):
             number = float(value)
-            if math.isnan(number):
-                return 0
             info = np.iinfo(numpy_dtype(dtype))
+            if math.isnan(number):
+                return int(info.min) if dtype == "i64" else 0
             return int(min(max(number, info.min), info.max))
         bits = DTYPES[dtype].bits
         wrapped = int(value) & ((1 << bits) - 1)
         signed = dtype != "u8" and wrapped >> (bits - 1)
         return wrapped - (1 << bits) if signed else wrapped
+    if isinstance(value, int):
+        value = np.float32(np.int64(value))
     if dtype in FINITE_MAX:
         limit = FINITE_MAX[dtype]
         value = min(max(float(value), -limit), limit) if not math.isnan(value) else value
-    if dtype == "tf32":
+    if dtype == "tf32" and not math.isnan(value):
         return ((np.float32(value).view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
     return numpy_dtype(dtype).type(value)
 
@@ -66,14 +70,13 @@ def _unary(function: Callable[[Any], Any]) -> Callable[[str], Callable[[Any], An
     return typed
 
 
-_ONE = np.float32(1.0)
 _APPROXIMATE: dict[str, Callable[[str], Callable[[Any], Any]]] = {
-    "exp2": _unary(np.exp2),
-    "log2": _unary(np.log2),
-    "exp": _unary(np.exp),
-    "log": _unary(np.log),
-    "rsqrt": _unary(lambda a: _ONE / np.sqrt(a)),
-    "sqrt": _unary(np.sqrt),
+    "exp2": _unary(lambda a: flush(np.exp2(a))),
+    "log2": _unary(lambda a: np.log2(flush(a))),
+    "exp": _unary(lambda a: flush(np.exp(a))),
+    "log": _unary(lambda a: np.log(flush(a))),
+    "rsqrt": _unary(lambda a: 1.0 / np.sqrt(np.float64(flush(a)))),
+    "sqrt": _unary(lambda a: np.sqrt(flush(a))),
     "tanh": _unary(np.tanh),
     "erf": _unary(lambda a: np.float32(math.erf(float(a)))),
 }
@@ -119,7 +122,8 @@ class _Source:
             return f"({args[1]} if {args[0]} else {args[2]})"
         if op in ("min", "max"):
             if floating:
-                return f"{self.bind(np.minimum if op == 'min' else np.maximum)}({args[0]}, {args[1]})"
+                kind, function = numpy_dtype(e.dtype).type, minimum if op == "min" else maximum
+                return f"{self.bind(lambda a, b: kind(function(a, b)))}({args[0]}, {args[1]})"
             return f"{op}({args[0]}, {args[1]})"
         if op == "cdiv":
             return f"{self.bind(_cdiv)}({args[0]}, {args[1]})"

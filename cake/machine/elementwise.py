@@ -2,8 +2,9 @@
 
 Numerics (docs/language.md 1.9): f32 arithmetic rounds to nearest even after each operation (the device may contract a
 multiply and an add to one fma; the table's bounds allow for it); 16-bit and 8-bit floats are computed in f32 and
-rounded once, which ml_dtypes and NumPy do; ``min`` and ``max`` propagate NaN; integer ``//`` and ``%`` floor; exp2
-and friends are computed in f32. Flushing of subnormals (``.ftz``) is not modelled.
+rounded once, which ml_dtypes and NumPy do; subnormals are kept. ``min`` and ``max`` propagate NaN and order -0 before +0;
+integer ``//`` and ``%`` floor. exp2, log2, exp, log, rsqrt and sqrt are computed in f32 and take subnormals, as operands
+and results, for zeros of their sign (``.ftz``), as the instructions do that they compile to.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from cake.ir.dtypes import DTYPES, numpy_dtype
 from cake.ir.evaluate import FINITE_MAX
+from cake.ir.numerics import flush, maximum, minimum
 
 Array = NDArray[Any]
 Meaning = Callable[..., Array]
@@ -34,16 +36,20 @@ def to_f32(a: Array) -> Array:
 
 def cast(a: Array, source: str, target: str) -> Array:
     """Convert as cvt does (PTX ISA 9.7.9.21): floats to nearest even; floats to integers truncate, saturate and take
-    NaN to 0; to the 8-bit floats saturate (``__NV_SATFINITE``); tf32 rounds half away from zero (cvt.rna)."""
+    NaN to 0 (to i64: to the least value); to the 8-bit floats saturate (``__NV_SATFINITE``); tf32 rounds half away from
+    zero (cvt.rna)."""
     if source == target:
         return a
     to, floating = DTYPES[target], DTYPES[source].kind == "float"
     if target == "tf32":
-        bits = to_f32(a).view(np.uint32)
-        return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+        single = a.astype(np.float32) if not floating else to_f32(a)
+        bits = np.ascontiguousarray(single).view(np.uint32)
+        near = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+        return np.where(np.isnan(single), single, near)
     if to.kind == "int" and floating:
         info = np.iinfo(numpy_dtype(target))
-        wide = np.nan_to_num(np.trunc(a.astype(np.float64)), nan=0.0, posinf=np.inf, neginf=-np.inf)
+        nan = float(info.min) if target == "i64" else 0.0
+        wide = np.nan_to_num(np.trunc(a.astype(np.float64)), nan=nan, posinf=np.inf, neginf=-np.inf)
         low, high = float(info.min), float(info.max)
         inside = np.clip(wide, low, high)
         result = np.where(inside >= high, info.max, np.where(inside < high, inside, 0).astype(np.int64))
@@ -71,8 +77,16 @@ def _through_f32(function: Callable[[Array], Array]) -> Callable[[str], Meaning]
     return typed
 
 
+def _operands_flushed(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda a: function(flush(a))
+
+
+def _results_flushed(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda a: flush(function(a))
+
+
 def _rsqrt(a: Array) -> Array:
-    return np.float32(1.0) / np.sqrt(a)
+    return (1.0 / np.sqrt(a.astype(np.float64))).astype(np.float32)
 
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -112,8 +126,8 @@ ELEMENTWISE_MEANINGS: dict[str, Callable[[str], Meaning]] = {
     "//": _same(np.floor_divide),
     "%": _same(np.remainder),
     "cdiv": _same(_cdiv),
-    "min": _same(np.minimum),
-    "max": _same(np.maximum),
+    "min": _same(minimum),
+    "max": _same(maximum),
     "==": _same(np.equal),
     "!=": _same(np.not_equal),
     "<": _same(np.less),
@@ -124,12 +138,12 @@ ELEMENTWISE_MEANINGS: dict[str, Callable[[str], Meaning]] = {
     "or": _same(np.logical_or),
     "where": _same(np.where),
     "cast": _cast,
-    "exp2": _through_f32(np.exp2),
-    "log2": _through_f32(np.log2),
-    "exp": _through_f32(np.exp),
-    "log": _through_f32(np.log),
-    "rsqrt": _through_f32(_rsqrt),
-    "sqrt": _through_f32(np.sqrt),
+    "exp2": _through_f32(_results_flushed(np.exp2)),
+    "log2": _through_f32(_operands_flushed(np.log2)),
+    "exp": _through_f32(_results_flushed(np.exp)),
+    "log": _through_f32(_operands_flushed(np.log)),
+    "rsqrt": _through_f32(_operands_flushed(_rsqrt)),
+    "sqrt": _through_f32(_operands_flushed(np.sqrt)),
     "tanh": _through_f32(np.tanh),
     "erf": _through_f32(_erf32),
 }

@@ -43,6 +43,8 @@ def test_transcendental(op: str) -> None:
         found = ELEMENTWISE_MEANINGS[op]("f32")(values)
         assert found.dtype == np.float32
         for value, result in zip(values, found, strict=True):
+            if ELEMENTWISE[op].ftz and abs(value) < 2.0**-126:
+                value = np.copysign(np.float32(0), value)
             exact = UNARY_MATH[op](float(value))
             assert close(result, exact, max(1.0, ELEMENTWISE[op].ulp)), (op, value)
         assert np.isnan(ELEMENTWISE_MEANINGS[op]("f32")(np.array([math.nan], np.float32))).all()
@@ -73,9 +75,10 @@ def test_scalars_and_arrays_agree(op: str, dtype: str) -> None:
                 scalar = np.asarray(evaluate(expr, env)).astype(numpy_dtype(result))
                 arrays = [np.array([v], kind) for v in (a, b)[: row.arity]]
                 array = np.asarray(ELEMENTWISE_MEANINGS[op](result)(*arrays))[0]
-                assert np.array_equal(np.float64(scalar), np.float64(array), equal_nan=True), (
-                    f"{a} {op} {b}: {scalar} {array}"
-                )
+                same = np.array_equal(np.float64(scalar), np.float64(array), equal_nan=True)
+                if floating and scalar == 0:
+                    same = same and bool(np.signbit(np.float64(scalar)) == np.signbit(np.float64(array)))
+                assert same, f"{a} {op} {b}: {scalar} {array}"
 
 
 def test_min_and_max_propagate_nan() -> None:

@@ -159,6 +159,17 @@ __device__ __forceinline__ float round_tf32(float x)
     return __uint_as_float(r);
 }
 
+// Towards zero, clamped, NaN to 0: cvt.rzi does it for 32 bits, min and max for 8.
+__device__ __forceinline__ int to_i8(float x)
+{
+    return max(-128, min(127, int(x)));
+}
+
+__device__ __forceinline__ int to_u8(float x)
+{
+    return max(0, min(255, int(x)));
+}
+
 // ---- integers: quotients round down, as in Python ----
 
 __device__ __forceinline__ int floor_div(int a, int b)

@@ -10,6 +10,7 @@ import numpy as np
 from cake.ir import expanded as x
 from cake.ir.expr import Reg
 from cake.ir.layout import QUAD, WARP, TileType
+from cake.ir.numerics import extremum
 from cake.machine import owners
 from cake.machine.elementwise import Array
 from cake.machine.faults import fail
@@ -108,8 +109,8 @@ def _total(value: Array, axis: int) -> Array:
 
 REDUCTIONS: dict[str, Callable[[Array, int], Array]] = {
     "sum": _total,
-    "max": lambda a, axis: np.maximum.reduce(a, axis=axis),
-    "min": lambda a, axis: np.minimum.reduce(a, axis=axis),
+    "max": lambda a, axis: extremum(a, axis, True),
+    "min": lambda a, axis: extremum(a, axis, False),
 }
 
 
