@@ -14,7 +14,7 @@ from cake.expand import expressions as ex
 from cake.expand.context import RoleContext
 from cake.expand.emission import emit_op
 from cake.expand.functions import Context, arguments, function
-from cake.expand.moves import hint, reference, role_of
+from cake.expand.moves import check_points, hint, reference, role_of
 from cake.expand.values import Reference
 from cake.facts import show
 from cake.ir import expanded as x
@@ -154,6 +154,7 @@ def check_pair(ctx: RoleContext, shared: Reference, tensor: Reference, span: Spa
         )
     if len(shared.shape) != len(tensor.shape):
         ctx.refuse("T006", "both sides of a block move must keep the same number of axes", span, help="index with a scalar to drop an axis")
+    check_points(ctx, shared, span)
     info = ctx.kernel.buffers[shared.storage.name]
     if info.pad:
         ctx.refuse("W707", f"TMA writes dense rows; `{info.name}` is padded", span, help="swizzle it instead")

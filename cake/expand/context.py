@@ -162,15 +162,17 @@ Flight = tuple[Group, ...]
 @dataclass
 class State:
     """What is known at a point of a role's program. ``held``: stages each pipeline's handle queue holds. ``flights``: the possible
-    contents of the wgmma queue. ``assigned``: register tiles with a value on every path."""
+    contents of the wgmma queue. ``assigned``: register tiles with a value on every path. ``released``: stages given back on some
+    path."""
 
     held: dict[str, int] = field(default_factory=dict)
     flights: frozenset[Flight] = frozenset({()})
     assigned: frozenset[str] = frozenset()
+    released: frozenset[Handle] = frozenset()
 
     def copy(self) -> State:
         """An independent copy."""
-        return State(dict(self.held), self.flights, self.assigned)
+        return State(dict(self.held), self.flights, self.assigned, self.released)
 
 
 class RoleContext:
@@ -199,6 +201,7 @@ class RoleContext:
         self.control: list[str] = []
         self.doubtful: set[str] = set()
         self.broken: set[str] = set()
+        self.loop_variables: list[str] = []
         self.unstored: dict[str, Handle] = {}
         self.bulk = False
         self.loads: dict[str, list[tuple[Expr, Expr]]] = {}

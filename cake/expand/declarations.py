@@ -373,7 +373,9 @@ def buffer(
                 if info.swizzle not in (32, 64, 128):
                     ctx.refuse("W708", "swizzles are 32, 64 and 128 bytes", a.span)
             case "pad":
-                info.pad = ex.constant_int(ctx, a.args[0], "the padding") if len(a.args) == 1 else 0
+                if len(a.args) != 1:
+                    ctx.refuse("T015", "write `pad(n)` with the elements to add to each row", a.span)
+                info.pad = ex.constant_int(ctx, a.args[0], "the padding")
             case "alias":
                 target = a.args[0].name if len(a.args) == 1 and isinstance(a.args[0], s.Name) else None
                 if target not in ctx.buffers:

@@ -50,6 +50,8 @@ def typed(ctx: Context, e: s.Expr) -> Value:
     """The value of an expression; raises Abort after recording a diagnostic."""
     match e:
         case s.Number():
+            if isinstance(e.value, int) and e.value >= 1 << 63:
+                ctx.refuse("T023", f"{e.value} does not fit in any integer type", e.span)
             return Scalar(Const(value=e.value, dtype="i32" if isinstance(e.value, int) else "f32"), literal=True)
         case s.Bool():
             return Scalar(boolean(e.value), literal=True)
@@ -86,6 +88,8 @@ def lookup(ctx: Context, name: str, span: Span) -> Value:
             raise Abort
         if isinstance(value, Unassigned):
             ctx.refuse("T010", f"`{name}` has no value on some path to here", span, help="assign it before the branch or loop")
+        if isinstance(value, Reference) and value.handle is not None:
+            check_held(ctx, value.handle, span)
         return value
     if name == "inf":
         return Scalar(Const(value=float("inf"), dtype="f32"), literal=True)
@@ -116,13 +120,7 @@ def attribute(ctx: Context, e: s.Attribute) -> Value:
             ring = kernel.rings[base.ring]
             if e.name not in ring.fields:
                 _unknown(ctx, f"stage of `{ring.name}`", e.name, list(ring.fields), e.span)
-            if base.released:
-                ctx.refuse(
-                    "D212",
-                    f"stage `{base.name}` of `{ring.name}` is used after it was given back",
-                    e.span,
-                    help="move the release after the last use",
-                )
+            check_held(ctx, base, e.span)
             return whole(kernel.storages[ring.fields[e.name]], base)
         case Storage() | Reference() if e.name == "T":
             return (whole(base) if isinstance(base, Storage) else base).transpose()
@@ -134,6 +132,17 @@ def attribute(ctx: Context, e: s.Attribute) -> Value:
                 help="go through shared memory",
             )
     ctx.refuse("T014", f"{describe(base)} has no `{e.name}`", e.span)
+
+
+def check_held(ctx: Context, handle: Handle, span: Span) -> None:
+    """A stage is used between its wait and its release (D212)."""
+    if isinstance(ctx, RoleContext) and handle.root in ctx.state.released:
+        ctx.refuse(
+            "D212",
+            f"stage `{handle.name}` of `{handle.ring}` is used after it was given back",
+            span,
+            help="move the release after the last use",
+        )
 
 
 def _unknown(ctx: Context, what: str, name: str, known: list[str], span: Span) -> None:
@@ -166,7 +175,24 @@ def int_expr(ctx: Context, e: s.Expr, what: str = "here") -> Expr:
     value = scalar(ctx, e, what)
     if DTYPES[value.dtype].kind != "int":
         ctx.refuse("T005", f"an integer is needed {what}, not {value.dtype}", e.span)
+    check_range(ctx, value, value.dtype, e.span)
     return fold(ctx, value.expr)
+
+
+def check_range(ctx: Context, value: Scalar | Tile, dtype: str, span: Span) -> None:
+    """A literal integer has a value in the type it takes (T023)."""
+    number = value.constant if isinstance(value, Scalar) and value.literal else None
+    kind = DTYPES[dtype]
+    if not isinstance(number, int) or isinstance(number, bool) or kind.kind != "int":
+        return
+    low, high = (0, 1 << kind.bits) if dtype == "u8" else (-1 << (kind.bits - 1), 1 << (kind.bits - 1))
+    if not low <= number < high:
+        ctx.refuse(
+            "T023",
+            f"{number} does not fit in {dtype}",
+            span,
+            help="i64(…) is wider" if dtype != "i64" else None,
+        )
 
 
 def fold(ctx: Context, e: Expr) -> Expr:
@@ -244,6 +270,8 @@ def elementwise(ctx: Context, op: str, values: tuple[Value, ...], span: Span) ->
         folded = _fold(op, [o.constant for o in operands if isinstance(o, Scalar)])
         if folded is not None:
             return folded
+    if op in ("//", "%", "cdiv") and isinstance(operands[1], Scalar) and operands[1].constant == 0:
+        ctx.refuse("T023", f"`{op}` by zero", span)
     data = operands[1:] if op == "where" else operands
     dtype = _common_dtype(ctx, op, data, span)
     exprs = [_adapt(o, dtype) if not (op == "where" and i == 0) else o for i, o in enumerate(operands)]
@@ -336,6 +364,7 @@ def _common_dtype(ctx: Context, op: str, operands: list[Scalar | Tile], span: Sp
                     span,
                     help="write the literal, or cast the other side, so that both have one type",
                 )
+            check_range(ctx, o, dtype, span)
         return dtype
     kinds = {o.dtype for o in operands}
     return "f32" if "f32" in kinds else kinds.pop()
@@ -359,6 +388,7 @@ def _adapt(o: Scalar | Tile, dtype: str) -> Scalar | Tile:
 
 def adapt(ctx: Context, value: Scalar, dtype: str, span: Span) -> Expr:
     """The scalar as an expression of ``dtype``: literals adapt, everything else must have it already."""
+    check_range(ctx, value, dtype, span)
     if value.literal and _fits(value.constant, dtype):
         return _adapt(value, dtype).expr
     if value.dtype != dtype:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from math import isfinite
 
 from cake.expand import expressions as ex
 from cake.expand.context import KernelContext, RoleContext
@@ -160,7 +161,10 @@ def cast(ctx: Context, e: s.Call, dtype: str) -> Value:
     value = ex.typed(ctx, arguments(ctx, e, ("x",))["x"])
     if isinstance(value, Scalar):
         if value.literal and value.constant is not None:
+            if isinstance(value.constant, float) and DTYPES[dtype].kind == "int" and not isfinite(value.constant):
+                ctx.refuse("T023", f"{value.constant} does not fit in {dtype}", e.span)
             number = float(value.constant) if DTYPES[dtype].kind == "float" else int(value.constant)
+            ex.check_range(ctx, Scalar(Const(value=number, dtype="i64"), literal=True), dtype, e.span)
             return Scalar(Const(value=number, dtype=dtype))
         return value if value.dtype == dtype else Scalar(Apply(op="cast", args=(value.expr,), dtype=dtype))
     tile = ex.as_tile(ctx, value, e.span)

@@ -13,8 +13,9 @@ from cake.diagnostics import Span
 from cake.expand import expressions as ex
 from cake.expand.context import RoleContext, State
 from cake.expand.functions import arguments
+from cake.expand.pipelines import drop_stage
 from cake.expand.statements import check_name, drop_dependents, run_block
-from cake.expand.values import Record, Scalar, Tile, TileVar, Unassigned, Value
+from cake.expand.values import Handle, Poison, Record, Scalar, Tile, TileVar, Unassigned, Value, describe
 from cake.ir import expanded as x
 from cake.ir import surface as s
 from cake.ir.expr import Apply, Const, Expr, Sym, boolean, integer
@@ -38,12 +39,19 @@ def run_for(ctx: RoleContext, stmt: s.For) -> None:
     if not isinstance(it, s.Call) or name not in ("range", "unroll"):
         ctx.refuse("T022", "`for` walks `range(…)`, `unroll(n)` or `tiles`", it.span)
     check_name(ctx, stmt.var, stmt.span)
-    if name == "unroll":
-        if stmt.split:
-            ctx.refuse("T022", "an unrolled loop is not split", stmt.span)
-        run_unroll(ctx, stmt, it)
-        return
-    run_range(ctx, stmt, it)
+    old = ctx.env.get(stmt.var)
+    if old is not None and not isinstance(old, Scalar | Unassigned | Poison):
+        ctx.refuse("T020", f"`{stmt.var}` is {describe(old)} and cannot become a loop variable", stmt.span, help="use another name")
+    ctx.loop_variables.append(stmt.var)
+    try:
+        if name == "unroll":
+            if stmt.split:
+                ctx.refuse("T022", "an unrolled loop is not split", stmt.span)
+            run_unroll(ctx, stmt, it)
+        else:
+            run_range(ctx, stmt, it)
+    finally:
+        ctx.loop_variables.pop()
 
 
 # ---- tiles ----------------------------------------------------------------------------------------------------------
@@ -311,15 +319,18 @@ def piece(ctx: RoleContext, stmt: s.For, lo: Expr, hi: Expr, step: int, number: 
     before_env, before = dict(ctx.env), ctx.state.copy()
     assigned = assigned_names(stmt.body)
     for name in assigned:
-        if name in ctx.env and isinstance(ctx.env[name], Scalar):
+        value = ctx.env.get(name)
+        if isinstance(value, Scalar):
             ctx.facts.forget(name)
+        elif isinstance(value, Handle) and value.slot.cursor is not None:
+            drop_stage(ctx, value.slot.cursor)
         drop_dependents(ctx, name)
     drop_dependents(ctx, stmt.var)
     before_env = {n: ctx.env.get(n, v) for n, v in before_env.items()}
     var = Sym(name=stmt.var)
     saved_first, saved_condition, saved_releases = ctx.first_pass, ctx.first_condition, ctx.releases
     saved_counts = ctx.counts
-    counter, queues = ctx.counter, {n: list(q) for n, q in ctx.queues.items()}
+    counter = ctx.counter
     # First iteration.
     ctx.releases = {}
     ctx.first_pass = ctx.first_condition = None
@@ -329,16 +340,19 @@ def piece(ctx: RoleContext, stmt: s.For, lo: Expr, hi: Expr, step: int, number: 
         # As a range of one value rather than an equality: the loop variable then stays in every question asked.
         ctx.facts.declare(var.name, lo, Apply(op="+", args=(lo, integer(1)), dtype="i32"))
         run_block(ctx, stmt.body)
-    first, recorded = ctx.state, ctx.releases
+    first, recorded, queues = ctx.state, ctx.releases, ctx.queues
+    carried = {n: h for n in assigned if isinstance(h := ctx.env.get(n), Handle) and isinstance(before_env.get(n), Handle)}
     # Every iteration.
-    entry = State(dict(first.held), before.flights | first.flights, before.assigned | first.assigned)
+    entry = State(
+        dict(first.held), before.flights | first.flights, before.assigned | first.assigned, first.released
+    )
     ctx.first_pass, ctx.releases = recorded, None
     ctx.first_condition = Apply(op=">", args=(var, lo), dtype="bool")
     for _ in range(ROUNDS):
         ctx.counter, ctx.queues = counter, {n: list(q) for n, q in queues.items()}
         ctx.state, ctx.counts = entry.copy(), {}
         with ctx.scope(), ctx.under("loop"), ctx.block() as body:
-            ctx.env = {**before_env, stmt.var: Scalar(var)}
+            ctx.env = {**before_env, **carried, stmt.var: Scalar(var)}
             _declare(ctx, var, lo, hi, step)
             run_block(ctx, stmt.body)
         if ctx.state.flights <= entry.flights:

@@ -7,7 +7,7 @@ from cake.expand import expressions as ex
 from cake.expand.context import Abort, Flight, Group, RoleContext
 from cake.expand.emission import check_reads, check_writes, emit_op, key, keys
 from cake.expand.functions import Context, arguments, function
-from cake.expand.moves import note_generic, reference, role_of
+from cake.expand.moves import check_filled, check_points, note_generic, reference, role_of
 from cake.expand.values import Reference, Scalar, Storage, Tile, TileVar, Value, describe
 from cake.facts import show
 from cake.ir import expanded as x
@@ -120,9 +120,9 @@ def wgmma(ctx: Context, e: s.Call) -> None:
     if isinstance(a, Tile) and not isinstance(a.expr, Reg):
         a = ex.materialise(ctx, a, bound["a"].span, "a")
     note_contraction(ctx, a, b, e.span)
-    if isinstance(a, Reference) and ctx.fill is None:
-        _held(ctx, a, bound["a"].span)
-    _held(ctx, b, bound["b"].span)
+    if isinstance(a, Reference):
+        check_filled(ctx, a, bound["a"].span)
+    check_filled(ctx, b, bound["b"].span)
     use: Expr | None = ex.condition(ctx, bound["use_acc"]) if "use_acc" in bound else None
     if use == boolean(True):
         use = None
@@ -172,12 +172,8 @@ def _same_accumulator(ctx: RoleContext, name: str, reads: frozenset[str], span: 
                 )
 
 
-def _held(ctx: RoleContext, ref: Reference, span: Span) -> None:
-    if ref.handle is not None and ref.handle.role == "fill":
-        ctx.refuse("D201", "the stage is being filled and has no contents yet", span, help="wait for it in the consumer")
-
-
 def _shared_operand(ctx: RoleContext, ref: Reference, dtype: str, is_b: bool, span: Span) -> None:
+    check_points(ctx, ref, span)
     info = ctx.kernel.buffers[ref.storage.name]
     size = DTYPES[dtype].bytes
     if info.swizzle == 0:
@@ -284,6 +280,8 @@ def fragment(ctx: RoleContext, ref: Reference, transposed: bool, span: Span, hin
     if problem:
         ctx.refuse("T015", f"the fragment [{rows}, {cols}] cannot exist: {problem}", span)
     _aligned_rows(ctx, ref, span)
+    check_points(ctx, ref, span)
+    check_filled(ctx, ref, span)
     note_generic(ctx, ref)
     name = ctx.fresh(hint)
     ctx.tiles[name] = kind
@@ -334,6 +332,7 @@ def stmatrix(ctx: Context, e: s.Call) -> None:
     if tuple(ref.shape[-2:]) != tile.type.shape or len(ref.shape) != 2:
         ctx.refuse("T006", f"a tile {list(tile.type.shape)} into a block {list(ref.shape)}", e.span)
     _aligned_rows(ctx, ref, e.span)
+    check_points(ctx, ref, e.span)
     note_generic(ctx, ref)
     if ctx.fill is not None:
         from cake.expand.pipelines import note_write

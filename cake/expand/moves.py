@@ -66,6 +66,7 @@ def load(ctx: Context, e: s.Call) -> Value:
             e.span,
             help="subscript with index tiles, `load(ref[rows(x), cols(x)])`, or use `ldmatrix(ref)`",
         )
+    check_filled(ctx, ref, e.span)
     cond, cond_domain = predicate(ctx, bound.get("where"))
     dtype = ref.storage.dtype
     other = ex.adapt(ctx, ex.scalar(ctx, bound["other"]), dtype, bound["other"].span) if "other" in bound else None
@@ -100,6 +101,29 @@ def hint(ctx: Context, e: s.Expr | None) -> dict[str, x.Attribute]:
     if isinstance(e, s.Name) and e.name in names:
         return {"l2": e.name}
     ctx.refuse("T003", "an L2 hint is one of " + ", ".join(names), e.span)
+
+
+def check_points(ctx: RoleContext, ref: Reference, span: Span) -> None:
+    """The scalar subscripts of a block of shared memory are inside their axes (O503); slices are checked where they are written."""
+    if ref.storage.space != "shared":
+        return
+    for axis, (sub, extent) in enumerate(zip(ref.subs, ref.storage.extents, strict=True)):
+        if not isinstance(sub, x.Point):
+            continue
+        for claim in (_cmp("<=", integer(0), sub.at), _cmp("<", sub.at, extent)):
+            if ctx.facts.prove(claim) is not True:
+                ctx.refuse(
+                    "O503",
+                    f"index {show(sub.at)} may leave axis {axis} of `{ref.storage.name}`, which has {show(extent)} elements",
+                    span,
+                    facts=ctx.facts.explain(claim),
+                )
+
+
+def check_filled(ctx: RoleContext, ref: Reference, span: Span) -> None:
+    """What is read has been filled: a stage inside its own fill has no contents yet (D201)."""
+    if ref.handle is not None and ref.handle.role == "fill":
+        ctx.refuse("D201", "the stage is being filled and has no contents yet", span, help="wait for it in the consumer")
 
 
 def note_generic(ctx: RoleContext, ref: Reference) -> None:

@@ -11,7 +11,7 @@ from cake.expand import expressions as ex
 from cake.expand.context import Abort, FillState, RingInfo, RoleContext
 from cake.expand.functions import arguments
 from cake.expand.order import instance_barrier
-from cake.expand.values import Handle, Method, Reference, Value
+from cake.expand.values import Handle, Method, Poison, Reference, Unassigned, Value, describe
 from cake.ir import expanded as x
 from cake.ir import surface as s
 from cake.ir.expr import Const
@@ -71,8 +71,9 @@ def wait(ctx: RoleContext, ring: RingInfo, span: Span) -> Handle:
         )
     cursor = f"{ring.name}.wait"
     ctx.cursors[cursor] = ring.stages
-    name = ctx.hint or ctx.fresh(ring.name)
+    name = handle_cursor(ctx, ctx.hint, ring) if ctx.hint else ctx.fresh(ring.name)
     ctx.hint = None
+    drop_stage(ctx, name)
     ctx.cursors[name] = ring.stages
     executor: x.Executor = "one" if ctx.solo else "lanes"
     ctx.emit(
@@ -84,6 +85,18 @@ def wait(ctx: RoleContext, ring: RingInfo, span: Span) -> Handle:
     handle = Handle(name, ring.name, x.Slot(cursor=name), "wait", span=span)
     ctx.queues.setdefault(ring.name, []).append(handle)
     return handle
+
+
+def handle_cursor(ctx: RoleContext, name: str, ring: RingInfo) -> str:
+    """The cursor that keeps a handle's position: the handle's name, unless that walks a ring of other length elsewhere."""
+    return name if ctx.cursors.get(name, ring.stages) == ring.stages else f"{name}.{ring.name}"
+
+
+def drop_stage(ctx: RoleContext, cursor: str) -> None:
+    """References to a stage lose their meaning when its cursor moves on."""
+    for other, value in list(ctx.env.items()):
+        if isinstance(value, Reference) and value.slot is not None and value.slot.cursor == cursor:
+            ctx.env[other] = Unassigned(other)
 
 
 def release(ctx: RoleContext, ring: RingInfo, keep: int, span: Span) -> None:
@@ -124,7 +137,7 @@ def release(ctx: RoleContext, ring: RingInfo, keep: int, span: Span) -> None:
     unknown = max(0, held - len(known))
     for _ in range(max(0, count - unknown)):
         if known:
-            known.pop(0).released = True
+            ctx.state.released |= {known.pop(0)}
 
 
 def _give_back(ctx: RoleContext, ring: RingInfo, back: int, span: Span) -> tuple[x.Stmt, ...]:
@@ -157,6 +170,8 @@ def fill(ctx: RoleContext, ring: RingInfo, statement: s.With, call: s.Call) -> N
             statement.span,
             labels=(Label(span=ring.span, text="declared here"),),
         )
+    if statement.name:
+        check_stage_name(ctx, statement.name, statement.span)
     if ring.store:
         _fill_store(ctx, ring, statement)
         return
@@ -214,7 +229,18 @@ def fill(ctx: RoleContext, ring: RingInfo, statement: s.With, call: s.Call) -> N
             arrivals = ctx.role.warps
     ring.arrivals[ctx.role.name] = arrivals * ctx.role.instances
     ctx.emit(x.Cursor(executor=executor, cursor=cursor, reason="advance", span=span))
+    drop_stage(ctx, cursor)
     _covered(ctx, state, statement)
+
+
+def check_stage_name(ctx: RoleContext, name: str, span: Span) -> None:
+    """`as name` gives a new name, or that of another stage."""
+    from cake.expand.statements import check_name
+
+    check_name(ctx, name, span)
+    old = ctx.env.get(name)
+    if old is not None and not isinstance(old, Handle | Unassigned | Poison):
+        ctx.refuse("T020", f"`{name}` is {describe(old)} and cannot become a stage", span, help="use another name")
 
 
 def _body(ctx: RoleContext, state: FillState, statement: s.With) -> list[x.Stmt]:
@@ -247,7 +273,8 @@ def _fill_store(ctx: RoleContext, ring: RingInfo, statement: s.With) -> None:
             help="follow each fill with `tma.store(dst, s.field)`",
         )
     cursor, span = f"{ring.name}.fill", statement.span
-    name = statement.name or ctx.fresh(ring.name)
+    name = handle_cursor(ctx, statement.name, ring) if statement.name else ctx.fresh(ring.name)
+    drop_stage(ctx, name)
     ctx.cursors[cursor] = ring.stages
     ctx.cursors[name] = ring.stages
     handle = Handle(name, ring.name, x.Slot(cursor=name), "store", span=span)

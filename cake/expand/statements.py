@@ -141,8 +141,20 @@ def declare(ctx: RoleContext, stmt: s.Declare) -> None:
         write_tile(ctx, ctx.env[stmt.name], ex.typed(ctx, stmt.value), stmt.value.span, stmt.span)  # type: ignore[arg-type]
 
 
+def _same_variable(name: str, a: Value, b: Value) -> bool:
+    """Two values of a name live in one variable of the program, which then has the right one on either path."""
+    if isinstance(a, Handle) and isinstance(b, Handle):
+        return a.ring == b.ring and a.slot == b.slot
+    if isinstance(a, Scalar) and isinstance(b, Scalar):
+        return a.dtype == b.dtype and a.expr == b.expr == Sym(name=name, dtype=a.expr.dtype)
+    return False
+
+
 def check_name(ctx: RoleContext, name: str, span: Span) -> None:
-    """A local name does not hide what the kernel declares (T002)."""
+    """A local name does not hide what the kernel declares, nor the variable of a loop around it (T002)."""
+    if name in ctx.loop_variables or name == ctx.var:
+        what = "the number of the instance" if name == ctx.var else "the variable of a loop around this"
+        ctx.refuse("T002", f"`{name}` is {what}", span, help="use another name")
     if name in ctx.kernel.env and not isinstance(ctx.kernel.env[name], Poison):
         ctx.refuse(
             "T002",
@@ -213,6 +225,7 @@ def _bind_scalar(ctx: RoleContext, name: str, old: Value | None, value: Scalar, 
         ctx.refuse("T020", f"`{name}` is {describe(old)} and cannot become {describe(value)}", span)
     if isinstance(old, Scalar) and old.dtype != value.dtype:
         ctx.refuse("T020", f"`{name}` is a {old.dtype} scalar and cannot become {value.dtype}", span)
+    ex.check_range(ctx, value, value.dtype, span)
     symbol = Sym(name=name, dtype=value.dtype)  # type: ignore[arg-type]
     if value.expr == symbol:
         ctx.env[name] = Scalar(symbol)
@@ -248,18 +261,19 @@ def _mentions(ref: Reference, name: str) -> bool:
 def _bind_handle(ctx: RoleContext, name: str, old: Value | None, value: Handle, span: Span) -> None:
     if old is not None and not isinstance(old, Handle | Unassigned | Poison):
         ctx.refuse("T020", f"`{name}` is {describe(old)} and cannot become {describe(value)}", span)
-    if value.name == name:
+    from cake.expand.pipelines import drop_stage, handle_cursor
+
+    cursor = handle_cursor(ctx, name, ctx.kernel.rings[value.ring])
+    if value.slot.cursor == cursor:
         ctx.env[name] = value
         return
     if value.slot.cursor is None or value.role != "wait":
         ctx.refuse("T011", "only a held stage can be kept under another name", span)
-    ctx.cursors[name] = ctx.kernel.rings[value.ring].stages
-    ctx.emit(x.Cursor(cursor=name, form="copy", source=value.slot.cursor, reason="handle", span=span))
-    kept = Handle(name, value.ring, x.Slot(cursor=name), "wait", value.released, span=span)
-    queue = ctx.queues.setdefault(value.ring, [])
-    if value in queue:
-        queue[queue.index(value)] = kept
-    ctx.env[name] = kept
+    ex.check_held(ctx, value, span)
+    drop_stage(ctx, cursor)
+    ctx.cursors[cursor] = ctx.kernel.rings[value.ring].stages
+    ctx.emit(x.Cursor(cursor=cursor, form="copy", source=value.slot.cursor, reason="handle", span=span))
+    ctx.env[name] = Handle(name, value.ring, x.Slot(cursor=cursor), "wait", value.root, span=span)
 
 
 def write_tile(ctx: RoleContext, target: TileVar, value: Value, value_span: Span, span: Span) -> None:
@@ -468,6 +482,7 @@ def _join(ctx: RoleContext, env_a: dict[str, Value], state_a: State, branch: s.B
             )
     state_b.flights |= state_a.flights
     state_b.assigned &= state_a.assigned
+    state_b.released |= state_a.released
     env_b = ctx.env
     joined: dict[str, Value] = {}
     for name in [*env_a, *(n for n in env_b if n not in env_a)]:
@@ -477,9 +492,7 @@ def _join(ctx: RoleContext, env_a: dict[str, Value], state_a: State, branch: s.B
             joined[name] = value if isinstance(value, TileVar) else Unassigned(name)
         elif isinstance(a, Unassigned | Poison):
             joined[name] = a
-        elif isinstance(b, Unassigned | Poison) or a == b or (isinstance(a, Handle) and isinstance(b, Handle)):
-            joined[name] = b
-        elif isinstance(a, Scalar) and isinstance(b, Scalar) and a.dtype == b.dtype:
+        elif isinstance(b, Unassigned | Poison) or a == b or _same_variable(name, a, b):
             joined[name] = b
         else:
             joined[name] = Unassigned(name)

@@ -104,15 +104,20 @@ class Reference:
 
 @dataclass(eq=False)
 class Handle:
-    """A stage that is being filled or is held. ``released`` is set when the program gives it back."""
+    """A stage that is being filled or is held. ``origin``: the handle that this one is another name of."""
 
     name: str
     ring: str
     slot: x.Slot
     role: Literal["fill", "wait", "store"]
-    released: bool = False
+    origin: Handle | None = None
     stored: int = 0
     span: Span | None = None
+
+    @property
+    def root(self) -> Handle:
+        """The handle of the wait that gave the stage."""
+        return self.origin or self
 
 
 @dataclass(frozen=True)
