@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from pathlib import Path
@@ -51,7 +52,8 @@ SNIPPETS = [
     *("1e999", "0x1", "1_0", ".5", "9" * 30, "f''", "zeros((1, 2))", "p.acquire()", "x[:, None]", " split(0)", " one "),
 ]
 
-quick = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+# CAKE_FUZZ_CASES asks for a longer run of each property.
+quick = settings(max_examples=int(os.environ.get("CAKE_FUZZ_CASES", "150")), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @quick

@@ -1,5 +1,5 @@
-# Attention of one new token a sequence over a paged KV cache, grouped heads. The pages of a sequence are split into
-# Z parts; four warps share each stage, 16 tokens a warp, and combine in shared memory; a second kernel combines parts.
+# Decoding step of attention with a paged cache: a new token for every sequence, query heads grouped by key head. Each
+# sequence is cut into Z parts of pages; the warps of a CTA take 16 tokens of a block each and merge at the end.
 const D = 128
 const Z: {1, 2, 4, 8, 16, 32} = 8
 
@@ -12,7 +12,7 @@ kernel decode_part(q: bf16[B, H, D], kc: bf16[P, PS, HK, D], vc: bf16[P, PS, HK,
 
     where H == G * HK
     assume within(lens, 1, PMAX * PS + 1), finite(vc)
-    assume within(table, -1, P)                     # -1: no page
+    assume within(table, -1, P)                     # -1 marks a hole
 
     tiles once:
         b in B
@@ -39,12 +39,12 @@ kernel decode_part(q: bf16[B, H, D], kc: bf16[P, PS, HK, D], vc: bf16[P, PS, HK,
     do load:
         for t in tiles:
             with qs.fill() as s:
-                tma.load(s.q, q[t.b, t.h * G : t.h * G + 16, :])    # rows past the group are ignored below
+                tma.load(s.q, q[t.b, t.h * G : t.h * G + 16, :])    # surplus rows load other heads and are dropped below
             for j in range(t.blocks):
                 with kv.fill() as s:
                     for u in unroll(BT // PS):
                         i = (t.j0 + j) * (BT // PS) + u
-                        page = load(table[t.b, i], where=i * PS < t.len, other=-1)      # page -1 zero-fills
+                        page = load(table[t.b, i], where=i * PS < t.len, other=-1)      # a hole loads zeros
                         tma.load(s.k[u * PS : u * PS + PS], kc[page, :, t.h, :])
                         tma.load(s.v[u * PS : u * PS + PS], vc[page, :, t.h, :])
 

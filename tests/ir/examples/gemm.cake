@@ -1,6 +1,6 @@
-# C = A @ B^T.  bf16 in, f32 accumulate, bf16 out.  Hopper, warp-specialised, persistent.
-# One thread loads A and B tiles by TMA through a ring. Two warpgroups own 64 rows each, keep one wgmma group in
-# flight, and write C in 64-column chunks, each through its own two-slot ring of bulk stores.
+# Hopper GEMM, C = A times B transposed: warp roles, a TMA ring, wgmma with one group outstanding, persistent tiles.
+# The loader is a single thread. Each of two warpgroups computes 64 rows and writes them as four stripes of 64 columns
+# through a small ring that the bulk-store engine empties.
 kernel gemm(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N]) for sm_90a:
     const BM = 128
     const BN: {128, 192, 256} = 256
@@ -9,7 +9,7 @@ kernel gemm(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N]) for sm_90a:
     const GROUP: {1, 4, 8, 16} = 16
     const CLUSTER: {1, 2} = 1
 
-    where K % 8 == 0, N % 8 == 0                    # TMA: row strides are multiples of 16 bytes
+    where K % 8 == 0, N % 8 == 0                    # rows start on 16 bytes, as TMA wants
 
     kt = cdiv(K, BK)
 
@@ -44,7 +44,7 @@ kernel gemm(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N]) for sm_90a:
                 s = ab.wait()
                 wgmma(acc, s.a[64 * w : 64 * w + 64], s.b.T, use_acc=k > 0)
                 wgmma.wait(keep=1)
-                ab.release(keep=1)                  # the newest stage is still being read
+                ab.release(keep=1)                  # its multiplication may still be running
             wgmma.wait(acc)
             ab.release()
             r0 = t.m0 + 64 * w

@@ -1,4 +1,4 @@
-# C = A @ B^T on Blackwell: TMA -> tcgen05 -> two TMEM accumulators -> epilogue warps; tiles from cluster launch control.
+# Blackwell GEMM: TMA feeds tcgen05, two accumulators alternate in tensor memory, tiles come from launch control.
 kernel gemm_sm100(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N]) for sm_100a:
     const BM = 128
     const BN: {128, 256} = 256
@@ -37,11 +37,11 @@ kernel gemm_sm100(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N]) for sm_100a:
 
     do mul:
         for t in tiles:
-            with accs.fill() as acc:                # full when every MMA issued here has completed
+            with accs.fill() as acc:                # completed by the commit after these MMAs
                 for k in range(kt):
                     s = ab.wait()
                     tcgen05.mma(acc.d, s.a, s.b.T, use_acc=k > 0)
-                    ab.release()                    # free when those MMAs have completed
+                    ab.release()                    # likewise given back by a commit
 
     do epi:
         for t in tiles:

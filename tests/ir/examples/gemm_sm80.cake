@@ -1,4 +1,4 @@
-# C = A @ B^T on Ampere: multistage cp.async ring, eight warps of 64 x 32, ldmatrix + mma.
+# Ampere GEMM with a self-filled cp.async ring; 2 x 4 warps, each on a 64 x 32 part through ldmatrix and mma.
 kernel gemm_sm80(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N]) for sm_80, sm_86, sm_89:
     const BM = 128
     const BN = 128
@@ -29,8 +29,8 @@ kernel gemm_sm80(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N]) for sm_80, sm_
             acc = 0.0
             for k in range(1 - STAGES, kt) split(0):
                 if k >= 0:
-                    s = ab.wait()                   # my own copies of this stage have landed
-                    sync(math)                      # everybody's have, and nobody still reads the stage refilled next
+                    s = ab.wait()                   # what I copied is here
+                    sync(math)                      # what all copied is here, and the slot refilled next is free
                 f = k + STAGES - 1
                 with ab.fill(when=f < kt) as n:
                     r = 16 * w

@@ -1,7 +1,7 @@
-# Kimi Delta Attention prefill, the recurrence over chunks of C tokens (the per-chunk quantities come from a first
-# kernel, not shown). For each (sequence, head) and each chunk, with the state S [DK, DV] held transposed in registers:
-#   V' = U - W S        O = Qg S + A V'        S = diag(e) S + Kd^T V'
-# Every product takes its left side from registers, so neither S nor V' ever goes through shared memory.
+# The sequential half of chunked Kimi Delta Attention: S is carried from chunk to chunk; what depends on one chunk only is an
+# input. With S [DK, DV] kept transposed in registers, each step is
+#   V' := U - W S;   O := Qg S + A V';   S := diag(e) S + Kd.T V'
+# and all left factors are register tiles, which spares two trips through shared memory.
 const DK = 128
 const DV = 128
 const C = 64
@@ -9,7 +9,7 @@ const C = 64
 kernel kda_recur(u: bf16[T, H, DV], w: bf16[T, H, DK], qg: bf16[T, H, DK], kd: bf16[T, H, DK], attn: bf16[T, H, C],
                  e: f32[NC, H, DK], cu: i32[B + 1], s0: f32[B, H, DV, DK], out o: bf16[T, H, DV],
                  out s1: f32[B, H, DV, DK]) for sm_90a:
-    const SPLIT: {1, 2} = 1                         # CTAs that share the value columns of a head
+    const SPLIT: {1, 2} = 1                         # how many CTAs divide a head's value columns
     const WGS = DV // 64 // SPLIT
     const STAGES: {2, 3} = 2
 
@@ -21,7 +21,7 @@ kernel kda_recur(u: bf16[T, H, DV], w: bf16[T, H, DK], qg: bf16[T, H, DK], kd: b
         v in SPLIT
         r0 = load(cu[b])
         n = load(cu[b + 1]) - r0
-        c0 = r0 // C + b                            # first chunk of the sequence in e
+        c0 = r0 // C + b                            # where the sequence's chunks start in e
 
     role load: warps 4, registers 40
     role state[WGS]: warps 4, registers 232
@@ -50,20 +50,20 @@ kernel kda_recur(u: bf16[T, H, DV], w: bf16[T, H, DK], qg: bf16[T, H, DK], kd: b
                     tma.load(s.e, e[t.c0 + i, t.h, :])
 
     do state as g:
-        st: f32[64, DK] frag                        # S^T: my 64 value columns
-        vt: f32[64, C] frag                         # V'^T
-        ot: f32[64, C] frag                         # O^T
+        st: f32[64, DK] frag                        # 64 columns of S, as rows
+        vt: f32[64, C] frag                         # V' as rows
+        ot: f32[64, C] frag                         # O as rows
         for t in tiles:
             v0 = (t.v * WGS + g) * 64
             st = load(s0[t.b, t.h, v0 + rows(st), cols(st)])
             for i in range(cdiv(t.n, C)):
                 r = t.r0 + i * C
                 c = chunks.wait()
-                left = t.n - i * C                  # tokens of this sequence from here on
+                left = t.n - i * C                  # tokens to go, this chunk included
                 sb = bf16(st)
-                st = st * load(c.e[cols(st)])       # before anything is in flight
+                st = st * load(c.e[cols(st)])       # no wgmma is running yet
                 vt = -f32(ldmatrix(c.u[:, 64 * g : 64 * g + 64].T))
-                wgmma(vt, sb, c.w.T)                # W S - U, transposed
+                wgmma(vt, sb, c.w.T)                # minus U gives -V'
                 wgmma(ot, sb, c.qg.T, use_acc=False)
                 wgmma.wait(vt)
                 vb = bf16(where(cols(vt) < left, -vt, 0.0))

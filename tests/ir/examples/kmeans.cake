@@ -1,7 +1,7 @@
-# ids[b, n] = argmin_k |x[b, n] - c[b, k]|^2 = argmax_k (x.c - |c|^2 / 2), ties to the lowest k.
-# One producer thread; WGS warpgroups of 64 points each. Points stay resident (two stages) while centroid tiles
-# stream through a ring. -|c|^2 / 2 is loaded straight into the accumulators, so the epilogue only keeps a running best;
-# a turn ring staggers the warpgroups so that one's epilogue runs under the others' MMAs.
+# Nearest centroid of every point: the maximum of x.c - |c|^2 / 2 over k, the lowest k on ties.
+# A tile of points stays in shared memory, centroids stream past it through a ring filled by one thread. Accumulators
+# start from -|c|^2 / 2, which leaves a plain maximum for the epilogue; the warpgroups enter the tensor cores in turn,
+# which puts the maximum of one under the products of the others.
 const D: {64, 128, 256} = 128
 
 kernel assign(x: bf16[B, N, D], c: bf16[B, K, D], half: f32[B, K], out ids: i32[B, N]) for sm_90a:
@@ -10,10 +10,10 @@ kernel assign(x: bf16[B, N, D], c: bf16[B, K, D], half: f32[B, K], out ids: i32[
     const BN: {64, 128, 256} = 128
     const STAGES: {2, 3, 4} = 3
 
-    where K % 4 == 0                                # TMA: rows of half start on 16 bytes
+    where K % 4 == 0                                # a row of half is a whole number of 16-byte units
 
     tiles persistent:
-        b in B                                      # slow: the centroids of a batch stay in L2
+        b in B                                      # outermost, so that one batch's centroids are reused in L2
         m in cdiv(N, BM)
         n0 = m * BM
 
@@ -48,8 +48,8 @@ kernel assign(x: bf16[B, N, D], c: bf16[B, K, D], half: f32[B, K], out ids: i32[
             for j in range(cdiv(K, BN)):
                 k0 = j * BN
                 s = cents.wait()
-                acc = load(s.h[cols(acc)])          # one value a column, broadcast over the rows
-                if j >= K // BN:                    # the ragged last tile: columns past K never win
+                acc = load(s.h[cols(acc)])          # the same row of values for all 64 points
+                if j >= K // BN:                    # only the last tile can run past K
                     acc = where(k0 + cols(acc) < K, acc, -inf)
                 with mma_turn:
                     wgmma(acc, p.x[64 * w : 64 * w + 64], s.c.T)
@@ -61,7 +61,7 @@ kernel assign(x: bf16[B, N, D], c: bf16[B, K, D], half: f32[B, K], out ids: i32[
             n = t.n0 + 64 * w + rows(id)
             store(ids[t.b, n], id, where=n < N)
 
-# half[b, k] = -|c[b, k]|^2 / 2, one warp a row.
+# The -|c|^2 / 2 of every centroid; a row a warp.
 kernel half_norms(c: bf16[B, K, D], out half: f32[B, K]) for sm_90a:
     tiles once:
         b in B

@@ -1,5 +1,5 @@
-# The KK nearest rows of x for every row of q (bf16; |x|^2 - 2 q.x, ascending; half = -|x|^2 / 2). The database is split into Z
-# parts so that all SMs work; a second kernel merges the parts.
+# The KK nearest neighbours by |x|^2 - 2 q.x, nearest first; -|x|^2 / 2 comes in as half. Z CTAs share the rows of x for one
+# tile of queries, and a second kernel merges their lists.
 const D: {64, 128, 256} = 128
 const KK: {1, 5, 10, 16, 32} = 10
 const Z: {1, 2, 4, 8, 16} = 8
@@ -14,7 +14,7 @@ kernel knn_part(q: bf16[Q, D], x: bf16[N, D], half: f32[N], out val: f32[Z, Q, K
     per = cdiv(nt, Z)
 
     tiles persistent:
-        z in Z                                      # slow: CTAs that run together share a part of x in L2
+        z in Z                                      # outermost: neighbours in time read the same rows
         m in cdiv(Q, BM)
         j0 = z * per
         nj = max(0, min(per, nt - j0))
@@ -58,7 +58,7 @@ kernel knn_part(q: bf16[Q, D], x: bf16[N, D], half: f32[N], out val: f32[Z, Q, K
                 xs.release()
                 best.add(acc, n0)
             qs.release()
-            score, id = best.take()                 # sorted; spread(1), so the stores below coalesce
+            score, id = best.take()                 # spread(1) lists, nearest first
             r = t.m * BM + 64 * w + rows(id)
             store(val[t.z, r, cols(id)], -2.0 * score, where=r < Q)
             store(idx[t.z, r, cols(id)], id, where=r < Q)

@@ -1,5 +1,5 @@
-# C = A @ B^T, ping-pong: each math warpgroup owns whole tiles, alternately, so one's epilogue runs under the
-# other's main loop. Optional split-K: partial tiles pass from split to split in order, guarded by a semaphore.
+# GEMM where two warpgroups alternate whole tiles: the one stores while the other multiplies. With SPLIT > 1 the K range is
+# divided, and partial sums are handed on from split to split under a semaphore.
 kernel gemm_pingpong(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N],
                      inout part: f32[cdiv(M, BM) * cdiv(N, BN), BM * BN] if SPLIT > 1,
                      inout sem: i32[cdiv(M, BM) * cdiv(N, BN)] if SPLIT > 1) for sm_90a:
@@ -11,9 +11,9 @@ kernel gemm_pingpong(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N],
 
     where K % 8 == 0, N % 8 == 0
     where BM * BN <= 128 * 192
-    assume zero(sem)                                # and left zero at the end
+    assume zero(sem)                                # and zero again afterwards
 
-    kt = cdiv(cdiv(K, BK), SPLIT)                   # equal splits; blocks past K are zero-filled
+    kt = cdiv(cdiv(K, BK), SPLIT)                   # all splits do the same number of steps; zeros past K
 
     tiles persistent:
         m in cdiv(M, BM) grouped(8)
@@ -24,7 +24,7 @@ kernel gemm_pingpong(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N],
     role load: warps 4, registers 40
     role math[2]: warps 4, registers 232
 
-    pipeline ab[STAGES] load -> one math:           # each stage goes to one instance
+    pipeline ab[STAGES] load -> one math:           # consumed by whoever's tile it is
         a: bf16[BM, BK] swizzle(128)
         b: bf16[BN, BK] swizzle(128)
 
@@ -53,7 +53,7 @@ kernel gemm_pingpong(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N],
                     ab.release(keep=1)
             wgmma.wait(acc)
             ab.release()
-            ab.skip(kt)                             # the other instance's tile
+            ab.skip(kt)                             # those belong to my sibling
             if SPLIT > 1:
                 if t.z > 0:
                     wait_until(sem[t.id], t.z)

@@ -1,5 +1,5 @@
-# Row kernels: the row lives in registers, 16-byte accesses, one warpgroup a row.
-const COLS: {1024, 2048, 4096, 8192} = 4096         # row length, rounded up
+# One warpgroup a row, the row in registers, 16 bytes an access.
+const COLS: {1024, 2048, 4096, 8192} = 4096         # padded length of a row
 const LOG2E = 1.4426950408889634
 
 kernel softmax(x: bf16[M, N], out y: bf16[M, N]) for sm_80, sm_90a:
@@ -21,7 +21,7 @@ kernel softmax(x: bf16[M, N], out y: bf16[M, N]) for sm_80, sm_90a:
                 z = top + log2(sum(exp2(f32(v) * LOG2E - top), axis=1))
                 store(y[r, cols(v)], bf16(exp2(f32(v) * LOG2E - z)), where=cols(v) < N)
 
-# Rows that do not fit: two passes over chunks; one running maximum, and one partial sum a thread.
+# Longer rows in two passes: a running maximum for all, a partial sum for each thread.
 kernel softmax_long(x: bf16[M, N], out y: bf16[M, N]) for sm_80, sm_90a:
     where N % 8 == 0
 
