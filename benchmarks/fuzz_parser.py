@@ -241,6 +241,7 @@ def main() -> None:
     }
     options.summary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(summary, indent=2))
+    sys.exit(1 if summary["failures"] else 0)
 
 
 if __name__ == "__main__":
