@@ -1,0 +1,32 @@
+"""Every code that checking and expansion can give has a page, whose examples give it and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cake.diagnostics.codes import all_codes, explain
+from tests.expand.kernels import codes
+
+ROOT = Path(__file__).parents[2]
+
+
+def used() -> list[str]:
+    """Codes that stand as literals in the checker."""
+    found: set[str] = set()
+    for path in [*(ROOT / "cake" / "expand").glob("*.py"), ROOT / "cake" / "compiler.py"]:
+        found.update(re.findall(r'"([A-Z]\d{3})"', path.read_text(encoding="utf-8")))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("code", used())
+def test_page(code: str) -> None:
+    assert code in all_codes()
+    page = explain(code)
+    if page.fail is None or page.good is None:
+        assert page.source != "text"
+        return
+    assert set(codes(page.fail)) == {code}
+    assert codes(page.good) == []
