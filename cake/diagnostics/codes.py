@@ -1,7 +1,8 @@
 """The codes of diagnostics, each with a page that explains it.
 
 A page is ``pages/<CODE>.md``: front matter with ``title`` and ``severity``, the rule in words, a block ``cake fail``
-that gives the code and a block ``cake pass`` that does not. Codes are only ever added: one that is no longer reported
+that gives the code and a block ``cake pass`` that does not. A code that the check of a text alone cannot give (it takes a
+run, a launch, a compiler or a device) says in the front matter what finds it, ``source``, and needs no blocks. Codes are only ever added: one that is no longer reported
 keeps its page, and none gets a new meaning. Families: S surface syntax (S1xx habits from other languages); further
 letters belong to the later stages.
 """
@@ -22,11 +23,13 @@ _CODE = re.compile(r"[A-Z]+\d{3}")
 
 
 class Page(Record):
-    """What ``cake explain`` says about a code. ``text`` is the rule; the blocks are whole source texts."""
+    """What ``cake explain`` says about a code. ``source``: what finds it, "text" for the check of a source text. ``text`` is
+    the rule; the blocks are whole source texts."""
 
     code: str
     title: str
     severity: Severity
+    source: str = "text"
     text: str
     fail: str | None
     good: str | None
@@ -55,8 +58,8 @@ def parse_page(code: str, text: str) -> Page:
     if front is None:
         raise ValueError(f"{code}: the page has no front matter")
     fields = dict(line.split(": ", 1) for line in front.group(1).splitlines())
-    if set(fields) != {"title", "severity"}:
-        raise ValueError(f"{code}: front matter has the fields title and severity")
+    if set(fields) - {"source"} != {"title", "severity"}:
+        raise ValueError(f"{code}: front matter has the fields title and severity, and may have source")
     body = text[front.end() :].strip() + "\n"
     blocks = dict(_BLOCK.findall(body))
     rule = re.sub(r"\n{3,}", "\n\n", _BLOCK.sub("", body)).strip()
@@ -64,6 +67,7 @@ def parse_page(code: str, text: str) -> Page:
         code=code,
         title=fields["title"],
         severity=fields["severity"],  # type: ignore[arg-type]
+        source=fields.get("source", "text"),
         text=rule,
         fail=blocks.get("fail"),
         good=blocks.get("pass"),
