@@ -17,7 +17,7 @@ from cake.machine.assumptions import check_assumptions
 from cake.machine.elementwise import Array
 from cake.machine.events import Observer
 from cake.machine.executor import Executor
-from cake.machine.program import compile_kernel
+from cake.machine.program import compile_kernel, needed_tiles
 from cake.machine.registers import poison
 from cake.machine.schedule import scheduler
 
@@ -78,25 +78,27 @@ def run(
     ctas: int = 2,
     observer: Observer | None = None,
     max_steps: int | None = None,
+    values: bool = True,
 ) -> RunResult:
     """Execute ``kernel`` on arrays (bf16 and 8-bit floats are ml_dtypes arrays) and scalars.
 
     ``seed`` picks the order of agents and the completion times of asynchronous operations; 0 is the canonical order.
     ``ctas`` is the number of clusters simulated: a persistent kernel runs on that many, so that each meets several
-    tiles; one with a cluster for each tile runs them in batches of that many. Raises CakeError for arguments that do
-    not fit and for whatever the machine finds: a deadlock (P101), an excess arrival (P103), an access outside (O503)
-    and the like.
+    tiles; one with a cluster for each tile runs them in batches of that many. ``values`` False leaves out what neither
+    control nor addresses depend on: the same events, and outputs that mean nothing. Raises CakeError for arguments
+    that do not fit and for whatever the machine finds: a deadlock (P101), an excess arrival (P103), an access outside
+    (O503) and the like.
     """
-    arrays, values = _bind(kernel, arguments)
+    arrays, env = _bind(kernel, arguments)
     memory = _memory(kernel, arrays)
-    result = RunResult({t.name: memory[t.name] for t in kernel.tensors if t.direction != "in"}, values, 0, 0, 0)
+    result = RunResult({t.name: memory[t.name] for t in kernel.tensors if t.direction != "in"}, env, 0, 0, 0)
     if empty_launch(kernel, {n: tuple(a.shape) for n, a in arrays.items()}):
         return result
     with np.errstate(all="ignore"):
         findings = Findings()
-        check_assumptions(kernel, arrays, values, findings)
+        check_assumptions(kernel, arrays, env, findings)
         findings.raise_errors()
-        _run(kernel, memory, values, result, seed, max(1, ctas), observer, max_steps)
+        _run(kernel, memory, env, result, seed, max(1, ctas), observer, max_steps, values)
     return result
 
 
@@ -109,15 +111,18 @@ def _run(
     ctas: int,
     observer: Observer | None,
     max_steps: int | None,
+    computed: bool,
 ) -> None:
-    programs = compile_kernel(kernel)
+    needed = None if computed else needed_tiles(kernel)
+    computed = needed is None
+    programs = compile_kernel(kernel, needed)
     env = {**values, "%sms": SMS, "%resident": 1}
     grid = int(evaluate(kernel.grid, env))
     if kernel.schedule == "persistent":
         grid = min(grid, ctas)
     env["%grid"] = grid
     for first in range(0, grid, ctas):
-        executor = Executor(kernel, programs, memory, env, scheduler(seed), observer)
+        executor = Executor(kernel, programs, memory, env, scheduler(seed), observer, values=computed)
         executor.operations, executor.events = result.operations, result.events
         for number in range(first, min(first + ctas, grid)):
             executor.add_cluster(number, number)
