@@ -11,6 +11,9 @@ from cake.ir.expr import Reg, Sym
 
 Path = tuple[int, ...]
 
+WRITTEN = ("dst", "index", "d", "best", "column")
+"""Operands through which an operation writes register tiles."""
+
 
 def leaves(value: Any) -> Iterator[Sym | Reg]:
     """Scalar symbols and register tiles that occur in a statement itself, not in the statements inside it."""
@@ -101,7 +104,7 @@ def written(node: x.Node) -> set[str]:
     """Register tiles that a statement computes (not asynchronously)."""
     if not isinstance(node, x.Op) or node.op == "wgmma":
         return set()
-    return {v.name for k, v in node.operands.items() if k in ("dst", "index", "d") and isinstance(v, Reg)}
+    return {v.name for k, v in node.operands.items() if k in WRITTEN and isinstance(v, Reg)}
 
 
 def pins_here(node: x.Node) -> bool:

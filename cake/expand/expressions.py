@@ -25,6 +25,8 @@ from cake.expand.values import (
     Storage,
     Tile,
     TileVar,
+    Tracker,
+    TrackerMethod,
     Unassigned,
     Value,
     describe,
@@ -112,6 +114,8 @@ def attribute(ctx: Context, e: s.Attribute) -> Value:
             return Function(f"{base.name}.{e.name}")
         case RingName():
             return Method(base.name, e.name)
+        case Tracker():
+            return TrackerMethod(base, e.name)
         case Record():
             if e.name in base.fields:
                 return Scalar(base.fields[e.name])

@@ -12,7 +12,7 @@ from math import isfinite
 
 from cake.expand import expressions as ex
 from cake.expand.context import KernelContext, RoleContext
-from cake.expand.values import Function, Method, Namespace, Scalar, Tile, TileVar, Value, describe
+from cake.expand.values import Function, Method, Namespace, Scalar, Tile, TileVar, TrackerMethod, Value, describe
 from cake.ir import surface as s
 from cake.ir.dtypes import DTYPES
 from cake.ir.expr import Apply, Axis, Const
@@ -81,6 +81,10 @@ def invoke(ctx: Context, e: s.Call) -> Value | None:
             if not isinstance(ctx, RoleContext):
                 ctx.refuse("T011", "pipelines are used inside `do` blocks", e.span)
             return method(ctx, callee, e)
+        if isinstance(callee, TrackerMethod) and isinstance(ctx, RoleContext):
+            from cake.expand import trackers
+
+            return trackers.method(ctx, callee, e)
         ctx.refuse("T004", f"{describe(callee)} cannot be called", e.func.span)
     if name in DTYPES:
         return cast(ctx, e, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cake.diagnostics import Label, Span
 from cake.expand import expressions as ex
+from cake.expand import trackers
 from cake.expand.context import Abort, RoleContext, State
 from cake.expand.emission import emit_op
 from cake.expand.functions import invoke
@@ -15,6 +16,8 @@ from cake.expand.values import (
     Scalar,
     Tile,
     TileVar,
+    Tracker,
+    TrackerMethod,
     TurnName,
     Unassigned,
     Value,
@@ -26,7 +29,7 @@ from cake.ir.dtypes import DTYPES
 from cake.ir.expr import Apply, Const, Expr, Reg, Sym, integer, symbols
 from cake.ir.layout import Layout, TileType, shape_problem
 
-TRACKERS = ("argmax", "topk")
+TRACKERS = ("argmax", "argmin", "topk")
 
 
 def run_block(ctx: RoleContext, body: tuple[s.Stmt, ...]) -> None:
@@ -113,7 +116,8 @@ def layout_of(ctx: RoleContext, attrs: tuple[s.Attr, ...], span: Span) -> Layout
 def declare(ctx: RoleContext, stmt: s.Declare) -> None:
     """``name: type layout [= value]``."""
     if stmt.type.dtype in TRACKERS:
-        ctx.not_built(f"the tracker `{stmt.type.dtype}`", stmt.span)
+        trackers.declare(ctx, stmt)
+        return
     if stmt.type.dtype not in DTYPES:
         import difflib
 
@@ -337,12 +341,17 @@ def _assign_pair(ctx: RoleContext, stmt: s.Assign) -> None:
 
     value = stmt.value
     name = value.func.name if isinstance(value, s.Call) and isinstance(value.func, s.Name) else None
+    tracker: Tracker | None = None
     if isinstance(value, s.Call) and isinstance(value.func, s.Attribute) and value.func.name == "take":
-        ex.typed(ctx, value.func.base)
-        ctx.refuse("T014", "only a tracker has `take`", value.span)
-    if not isinstance(value, s.Call) or name not in ("argmax", "argmin") or len(stmt.targets) != 2:
-        ctx.refuse("T003", "several targets take the results of `argmax` or `argmin`", stmt.span)
-    for target, tile in zip(stmt.targets, arg_pair(ctx, value), strict=True):
+        callee = ex.typed(ctx, value.func)
+        if not isinstance(callee, TrackerMethod):
+            ctx.refuse("T014", "only a tracker has `take`", value.span)
+        tracker = callee.tracker
+    known = tracker is not None or name in ("argmax", "argmin")
+    if not isinstance(value, s.Call) or not known or len(stmt.targets) != 2:
+        ctx.refuse("T003", "two targets take the results of `argmax`, `argmin` or a tracker's `take`", stmt.span)
+    results = arg_pair(ctx, value) if tracker is None else trackers.take(ctx, tracker, value)
+    for target, tile in zip(stmt.targets, results, strict=True):
         check_name(ctx, target, stmt.span)
         old = ctx.env.get(target)
         if isinstance(old, TileVar):

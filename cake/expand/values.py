@@ -165,6 +165,24 @@ class Method:
 
 
 @dataclass(frozen=True)
+class Tracker:
+    """A running argmax or argmin over the columns of tiles of ``rows`` rows, compared in groups of ``group`` columns."""
+
+    name: str
+    function: str
+    rows: int
+    group: int
+
+
+@dataclass(frozen=True)
+class TrackerMethod:
+    """A method of a tracker."""
+
+    tracker: Tracker
+    name: str
+
+
+@dataclass(frozen=True)
 class Namespace:
     """The part of an operation's name before the dot (``tma``, ``wgmma``)."""
 
@@ -196,6 +214,8 @@ Value = (
     | RoleName
     | Function
     | Method
+    | Tracker
+    | TrackerMethod
     | Namespace
     | Poison
     | Unassigned
@@ -229,5 +249,9 @@ def describe(value: Value) -> str:
             return f"the operation `{value.name}`"
         case Method():
             return f"the method `{value.ring}.{value.name}`"
+        case Tracker():
+            return f"the tracker `{value.name}`"
+        case TrackerMethod():
+            return f"the method `{value.tracker.name}.{value.name}`"
         case _:
             return "a refused value"

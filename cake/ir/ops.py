@@ -114,6 +114,20 @@ OPS: dict[str, OpRow] = {
             ptx="shfl.sync.bfly.b32",
             isa="9.7.9.6 shfl.sync",
         ),
+        OpRow(
+            "track",
+            "A running extremum, one partial value a thread: where a column of `value` is better than `best` (strictly, so ties stay "
+            "with the column added first; NaN is never better), it becomes `best` and `first` plus its number becomes `column`.",
+            ("best", "column", "value", "first"),
+            (_r("value", "register"), Effect("best", "rw", "register"), Effect("column", "rw", "register")),
+            surface="best.add(tile, first_column)",
+            attrs=("function", "group"),
+            resource="alu",
+            reason="compares and moves; the sign of a zero is unspecified",
+            notes=(
+                "group: so many columns are compared by their extremum first, and only where it wins are they looked at one by one",
+            ),
+        ),
         # -- element moves --------------------------------------------------------------------------------------------
         OpRow(
             "load",

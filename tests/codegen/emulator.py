@@ -17,7 +17,7 @@ import numpy as np
 
 from cake.codegen import emit, parameters
 from cake.ir import expanded as x
-from tests.codegen.meanings import PURE, SELECT, index
+from tests.codegen.meanings import PURE, SELECT, TRACK, index
 
 TOKEN = re.compile(
     r"\s+|//[^\n]*|#[^\n]*"
@@ -29,7 +29,8 @@ BINARY = {
     "||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, ">": 7, "<=": 7, ">=": 7,
     "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
 }  # fmt: skip
-TYPES = {"int", "float", "bool", "uint32_t", "uint16_t", "uint8_t", "int64_t", "Best4", "Cursor", "bf16", "f16", "e4m3"}
+GROUPS = ("Group1", "Group2", "Group4", "Group8")
+TYPES = {"int", "float", "bool", "uint32_t", "uint16_t", "uint8_t", "int64_t", "Best4", *GROUPS, "Cursor", "bf16", "f16", "e4m3"}
 
 
 def tokens(text: str) -> list[str]:
@@ -223,7 +224,7 @@ class Emulator:
             count = index(self.expression())
             self.take("]"), self.take(";")
             dtype = {"float": np.float32, "bool": bool}.get(kind, np.int64)
-            fill = [None] * count if kind == "Best4" else np.zeros((count, self.threads), dtype)
+            fill = [None] * count if kind in ("Best4", *GROUPS) else np.zeros((count, self.threads), dtype)
             array = self.scopes[-1][name] = Registers(fill)  # type: ignore[arg-type]
             array.bytes = {"uint16_t": 2, "uint8_t": 1, "int64_t": 8}.get(kind, 4)
             return
@@ -346,6 +347,9 @@ class Emulator:
             return self.matrix(name, args)
         if name in ("keep", "keep_lowest", "best4", "which"):
             return SELECT[name](self, *args)
+        track = re.fullmatch(r"(no_group|keep_argmax|keep_argmin|column_of)(\d)", name)
+        if track:
+            return TRACK[track[1]](self, *args)
         if name.startswith("mma_m16n8k16"):
             return self.mma(*args)
         if name == "cp_async_16":

@@ -436,6 +436,25 @@ for _dtype in ("f32", "i32", "bf16"):
 
     form(f"argreduce {_dtype}")(_arg)
 
+for _function, _group in (("argmax", 1), ("argmax", 2), ("argmax", 4), ("argmin", 8)):
+
+    def _track(target: str, function: str = _function, group: int = _group) -> x.Kernel:
+        part, columns = tile("f32", 64, 4), tile("i32", 64, 4)
+        body: list[x.Node] = [
+            assign(reg("best"), 0.0),
+            assign(reg("at", "i32"), 0),
+            x.Op(
+                op="track",
+                operands={"best": reg("best"), "column": reg("at", "i32"), "value": reg("v"), "first": sym("%cta")},
+                attrs={"function": function, "group": group},
+                type=tile("f32", 64, 64),
+            ),
+            store(x.Ref(base="y", subs=elems(ROW, COL)), reg("best"), part, where=ap(">", reg("at", "i32"), 3)),
+        ]
+        return moved(target, "f32", tile("f32", 64, 64), body, tiles={"best": part, "at": columns})
+
+    form(f"track {_function} group {_group}")(_track)
+
 
 # ---- block moves ----------------------------------------------------------------------------------------------------
 

@@ -118,3 +118,40 @@ def _which(e: Any, best: Best, *columns: Any) -> np.ndarray:
 
 
 SELECT: dict[str, Callable[..., Any]] = {"best4": _best4, "keep": _keep, "keep_lowest": _keep_lowest, "which": _which}
+
+
+# ---- trackers -------------------------------------------------------------------------------------------------------
+
+
+class Group:
+    """The group of columns that won last in each thread: where it starts (-1: none has) and its members."""
+
+    def __init__(self, threads: int) -> None:
+        self.start = np.full(threads, -1)
+        self.members = np.zeros((8, threads), np.float32)
+
+
+def _track(largest: bool) -> Callable[..., None]:
+    def keep(e: Any, best: np.ndarray, found: Group, start: Any, *members: Any) -> None:
+        rows = np.array(_rows(e, members), np.float32)
+        with np.errstate(invalid="ignore"):
+            extremum = (np.fmax if largest else np.fmin).reduce(rows, axis=0)
+            better = e.mask & ((extremum > best) if largest else (extremum < best))
+        best[better] = extremum[better]
+        found.start[better] = index(start)
+        found.members[: len(rows), better] = rows[:, better]
+
+    return keep
+
+
+def _column_of(e: Any, best: np.ndarray, found: Group, first: Any, before: np.ndarray) -> np.ndarray:
+    inside = np.argmax(found.members == best, axis=0)
+    return np.where(found.start < 0, before, first + found.start + 8 * (inside // 2) + inside % 2)
+
+
+TRACK: dict[str, Callable[..., Any]] = {
+    "no_group": lambda e: Group(e.threads),
+    "keep_argmax": _track(True),
+    "keep_argmin": _track(False),
+    "column_of": _column_of,
+}

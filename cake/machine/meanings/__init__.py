@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cake.machine.meanings.base import Meaning, Unit
 from cake.machine.meanings.bulk import CpAsync, TmaLoad, TmaPrefetch, TmaReduce, TmaStore
-from cake.machine.meanings.compute import ArgReduce, Assign, Reduce
+from cake.machine.meanings.compute import ArgReduce, Assign, Reduce, Track
 from cake.machine.meanings.matrix import LdMatrix, Mma, StMatrix, Wgmma
 from cake.machine.meanings.moves import Atomic, Load, LoadScalar, Signal, Store, WaitUntil
 
@@ -12,6 +12,7 @@ MEANINGS: dict[str, type[Meaning]] = {
     "assign": Assign,
     "reduce": Reduce,
     "argreduce": ArgReduce,
+    "track": Track,
     "load": Load,
     "load_scalar": LoadScalar,
     "store": Store,

@@ -1,4 +1,4 @@
-"""Register computation: assign, reduce, argreduce."""
+"""Register computation: assign, reduce, argreduce, track."""
 
 from __future__ import annotations
 
@@ -168,3 +168,31 @@ class ArgReduce(Meaning):
         columns = np.take_along_axis(np.broadcast_to(self.groups.index, taken.shape), at[..., None], axis=-1)[..., 0]
         set_tile(inst, self.dst, best)
         set_tile(inst, self.index, columns)
+
+
+class Track(Meaning):
+    """A running extremum: the columns of a thread in increasing order, each kept where it is strictly better than what was
+    best so far. So is the best of them, the lowest of equals; NaN never is."""
+
+    def __init__(self, op: x.Op, unit: Unit) -> None:
+        super().__init__(op, unit)
+        self.best, self.column = op.reg("best"), op.reg("column")
+        value, first = op.expr("value"), op.expr("first")
+        assert value is not None and first is not None and op.type is not None
+        self.domain = op.type
+        self.value = compile_tile(value, op.type, unit.warps)
+        self.start = compile_tile(first, None, unit.warps)
+        self.largest = str(op.attrs["function"]) == "argmax"
+        self.groups = Groups(op.type, self.reg_type(self.best), 1, unit.warps, op)
+
+    def first(self, inst: Instance, step: Step) -> None:
+        value = np.broadcast_to(self.value(inst), self.domain.shape)
+        worst = neutral("max" if self.largest else "min", value.dtype)
+        taken = self.groups.gather(np.where(np.isnan(value), worst, value), worst)
+        at = (np.argmax if self.largest else np.argmin)(taken, axis=-1)[..., None]
+        found = np.take_along_axis(taken, at, axis=-1)[..., 0]
+        columns = np.take_along_axis(np.broadcast_to(self.groups.index, taken.shape), at, axis=-1)[..., 0]
+        best, column = inst.tiles[self.best.name], inst.tiles[self.column.name]
+        better = found > best if self.largest else found < best
+        set_tile(inst, self.best, np.where(better, found, best))
+        set_tile(inst, self.column, np.where(better, columns + self.start(inst), column))

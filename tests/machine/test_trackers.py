@@ -1,0 +1,81 @@
+"""Trackers against NumPy: the simulator, and the generated code run on the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cake.compiler import expand_text
+from cake.ir import expanded as x
+from cake.machine import run
+from tests.codegen import emulator
+
+SOURCE = """
+kernel k(x: f32[{rows}, {total}], out y: f32[{rows}], out z: i32[{rows}]) for sm_90a:
+    tiles once:
+        i in 1
+    role math: warps {warps}
+    do math:
+        a: f32[{rows}, {cols}] frag
+        best: {function}[{rows}] frag group({group})
+        for t in tiles:
+            best.clear()
+            for j in unroll({total} // {cols}):
+                a = load(x[rows(a), {cols} * j + cols(a)])
+                best.add(a, {cols} * j)
+            top, at = best.take()
+            store(y[rows(top)], top)
+            store(z[rows(at)], at)
+"""
+
+
+def kernel(function: str, group: int, rows: int = 64, cols: int = 64, total: int = 192, warps: int = 4) -> x.Kernel:
+    """A kernel that follows the columns of x, tile by tile."""
+    return expand_text(SOURCE.format(function=function, group=group, rows=rows, cols=cols, total=total, warps=warps))
+
+
+def values(rows: int, total: int, worst: float) -> np.ndarray:
+    """Few distinct values, so that there are ties in and between tiles; rows with NaN, infinities, and nothing at all."""
+    rng = np.random.default_rng(5)
+    a = rng.integers(-4, 5, (rows, total)).astype(np.float32)
+    a[0] = np.nan
+    a[1, ::2] = np.nan
+    a[2] = worst
+    a[3] = -worst
+    a[4] = np.where(np.arange(total) % 3, worst, a[4])
+    a[5] = rng.standard_normal(total)
+    a[6, -1], a[7, 0] = -worst, -worst
+    a[8] = 0.0
+    a[8, 1::2] = -0.0
+    return a
+
+
+def expected(a: np.ndarray, function: str) -> tuple[np.ndarray, np.ndarray]:
+    """The extremum and the lowest column that has it; NaN never wins, and where nothing does the column is 0."""
+    worst = np.float32(-np.inf if function == "argmax" else np.inf)
+    clean = np.where(np.isnan(a), worst, a)
+    return getattr(clean, function[3:])(axis=1), getattr(clean, function)(axis=1)
+
+
+CASES = [
+    ("argmax", 1, 64, 64, 192, 4),
+    ("argmax", 2, 64, 24, 48, 4),
+    ("argmax", 4, 64, 64, 192, 4),
+    ("argmax", 8, 128, 32, 96, 4),
+    ("argmin", 4, 64, 64, 192, 4),
+    ("argmin", 1, 16, 8, 32, 1),
+    ("argmax", 4, 16, 16, 64, 1),
+]
+
+
+@pytest.mark.parametrize(("function", "group", "rows", "cols", "total", "warps"), CASES)
+def test_against_numpy(function: str, group: int, rows: int, cols: int, total: int, warps: int) -> None:
+    k = kernel(function, group, rows, cols, total, warps)
+    a = values(rows, total, -np.inf if function == "argmax" else np.inf)
+    top, at = expected(a, function)
+    arguments = {"x": a, "y": np.zeros(rows, np.float32), "z": np.zeros(rows, np.int32)}
+    out = run(k, arguments).outputs
+    assert np.array_equal(out["y"], top) and np.array_equal(out["z"], at)
+    memory = {n: v.ravel().copy() for n, v in arguments.items()}
+    emulator.run(k, memory)
+    assert np.array_equal(memory["y"], top) and np.array_equal(memory["z"], at)
