@@ -34,6 +34,9 @@ TUNED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "attention": ("attention", "attention", {"D": 128, "CAUSAL": False, "LSE": False}),
     "attention-causal": ("attention", "attention", {"D": 128, "CAUSAL": True, "LSE": False}),
     "softmax": ("softmax", "softmax", {}),
+    "kmeans": ("kmeans", "assign", {"D": 128}),
+    "kmeans-64": ("kmeans", "assign", {"D": 64}),
+    "kmeans-256": ("kmeans", "assign", {"D": 256}),
     "rmsnorm": ("rmsnorm", "rmsnorm", {}),
     "layernorm": ("layernorm", "layernorm", {}),
 }
