@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cake.cli.outcome import error
 from cake.cli.progress import working
 from cake.ir import expanded as x
 
@@ -62,43 +61,35 @@ def _child(place: Path, arguments: Mapping[str, Any], outputs: list[str]) -> dic
         passed[name] = value if array is None else Resident(device.upload(array), array)
     loaded(**passed, stream=0)
     device.finish()
-    return {n: device.download(n, passed[n], arguments[n]) for n in outputs}
+    return {n: device.download(passed[n], arguments[n]) for n in outputs}
 
 
 class _Memory:
     """Device memory through the driver, in the primary context that the runtime launches in."""
 
     def __init__(self) -> None:
-        from cuda.bindings import driver
+        from cake.runtime.driver import driver
 
-        self._cuda: Any = driver
-        self._call("cuInit", 0)
-        device = self._call("cuDeviceGet", 0)
-        self._call("cuCtxSetCurrent", self._call("cuDevicePrimaryCtxRetain", device))
-
-    def _call(self, name: str, *arguments: Any) -> Any:
-        code, *values = getattr(self._cuda, name)(*arguments)
-        if int(code) != 0:
-            raise error("R018", f"{name} failed: {code}", "see whether other work on the device runs")
-        return values[0] if values else None
+        self._driver = driver()
+        self._driver.push(self._driver.primary_context(0))
 
     def upload(self, array: Any) -> int:
         """A copy of a contiguous array on the device."""
-        pointer = self._call("cuMemAlloc", max(array.nbytes, 1))
+        pointer = self._driver.call("Allocating device memory", "cuMemAlloc", max(array.nbytes, 1))
         if array.nbytes:
-            self._call("cuMemcpyHtoD", pointer, array.ctypes.data, array.nbytes)
+            self._driver.call("Copying to the device", "cuMemcpyHtoD", pointer, array.ctypes.data, array.nbytes)
         return int(pointer)
 
     def finish(self) -> None:
         """Wait for the launch."""
-        self._call("cuCtxSynchronize")
+        self._driver.synchronize()
 
-    def download(self, name: str, resident: Resident, like: Any) -> Any:
+    def download(self, resident: Resident, like: Any) -> Any:
         """The array back on the host."""
         import numpy as np
 
         out = np.empty_like(like, order="C")
         pointer = resident.__cuda_array_interface__["data"][0]
         if out.nbytes:
-            self._call("cuMemcpyDtoH", out.ctypes.data, pointer, out.nbytes)
+            self._driver.call("Copying from the device", "cuMemcpyDtoH", out.ctypes.data, pointer, out.nbytes)
         return out

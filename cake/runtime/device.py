@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cake.codegen.build import Artifact
-from cake.runtime import driver as driver_module
 from cake.runtime import errors
-from cake.runtime.driver import Driver
+from cake.runtime.driver import PORTABLE_CLUSTER, Driver
 from cake.runtime.maps import MapCache
 
 DEFAULT_DYNAMIC_SHARED = 48 * 1024
@@ -19,13 +18,15 @@ _TARGET = re.compile(r"sm_(\d+)(\d)([af]?)$")
 
 @dataclass(frozen=True)
 class DeviceState:
-    """A kernel loaded on a device. ``resident`` is the number of its CTAs that fit an SM together."""
+    """A kernel loaded on a device. ``resident`` is the number of its CTAs that fit an SM together, ``clusters`` that of
+    its clusters (CTAs where it has none) that fit the device."""
 
     ordinal: int
     context: int
     function: int
     sms: int
     resident: int
+    clusters: int
     maps: MapCache
 
 
@@ -79,14 +80,19 @@ def prepare(driver: Driver, artifact: Artifact, ordinal: int) -> DeviceState:
     with entered(driver, context):
         function = driver.function(driver.load(artifact.cubin), artifact.entry)
         if shared > DEFAULT_DYNAMIC_SHARED:
-            driver.set_attribute(function, driver_module.FUNC_MAX_DYNAMIC_SHARED, shared)
-        if kernel.cluster > driver_module.PORTABLE_CLUSTER:
-            driver.set_attribute(function, driver_module.FUNC_NON_PORTABLE_CLUSTER, 1)
+            driver.set_attribute(function, "dynamic_shared", shared)
+        if kernel.cluster > PORTABLE_CLUSTER:
+            driver.set_attribute(function, "large_cluster", 1)
         resident = driver.resident(function, kernel.threads, shared)
-    if resident < 1:
+        sms = driver.attribute(ordinal, "sms")
+        clusters = sms * resident
+        if kernel.cluster > 1 and resident:
+            clusters = driver.clusters(function, kernel.threads, shared, kernel.cluster)
+    if clusters < 1:
         raise errors.error(
             errors.RESOURCES,
-            f"No CTA of {kernel.name} fits an SM of device {ordinal}.",
+            f"No {'CTA' if resident < 1 else f'cluster of {kernel.cluster} CTAs'} of {kernel.name} fits "
+            f"{'an SM of ' if resident < 1 else ''}device {ordinal}.",
             "use fewer registers, threads or stages",
             artifact.report.render(),
             span=kernel.span,
@@ -95,7 +101,8 @@ def prepare(driver: Driver, artifact: Artifact, ordinal: int) -> DeviceState:
         ordinal=ordinal,
         context=context,
         function=function,
-        sms=driver.attribute(ordinal, "sms"),
+        sms=sms,
         resident=resident,
+        clusters=clusters,
         maps=MapCache(driver),
     )

@@ -9,7 +9,6 @@ in a graph; ``prepare`` loads the code beforehand, which a capture requires.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 import sys
 import threading
@@ -25,7 +24,7 @@ from cake.ir.evaluate import compile_expr
 from cake.runtime import driver as driver_module
 from cake.runtime import errors, guards, packing
 from cake.runtime.device import DeviceState, entered, prepare
-from cake.runtime.driver import Driver, LaunchAttribute, LaunchConfig
+from cake.runtime.driver import Driver
 from cake.runtime.signature import Key, describe, scalar_packer, signature, torch_key
 from cake.runtime.streams import current_stream, raw_torch_stream, stream_handle
 from cake.runtime.tensors import UNKNOWN_DEVICE, View, is_device_array, view
@@ -37,11 +36,11 @@ GRID_LIMIT = 2**31 - 1
 @dataclass(frozen=True)
 class Call:
     """A launch ready to go. ``arguments`` are the four of cuLaunchKernelEx, None where there is nothing to do;
-    ``keep`` is what they point at. Never changed, so that threads cannot mix their launches."""
+    ``block`` is the memory they point at. Never changed, so that threads cannot mix their launches."""
 
     context: int
     arguments: tuple[Any, ...] | None
-    keep: tuple[Any, ...] = ()
+    block: packing.Block | None = None
 
 
 NOTHING = Call(0, None)
@@ -75,8 +74,8 @@ class LoadedKernel:
         self._bound: dict[Key, Mapping[str, Any]] = {}
         self._lock = threading.Lock()
         self._raw_stream: Callable[[int], int] | None = None
-        self._launch: Callable[..., int] | None = None
-        self._get_current: Callable[..., int] | None = None
+        self._launch: Callable[..., tuple[Any, ...]] | None = None
+        self._get_current: Callable[..., tuple[Any, ...]] | None = None
 
     def __repr__(self) -> str:
         return f"<cake kernel {self.kernel.name}({', '.join(self.signature)}) for {self.kernel.target}>"
@@ -98,13 +97,12 @@ class LoadedKernel:
             call = self._miss(args, stream)
         if call.arguments is None:
             return
-        current = ctypes.c_void_p()
-        self._get_current(ctypes.byref(current))  # type: ignore[misc]
-        if current.value == call.context:
-            code = self._launch(*call.arguments)  # type: ignore[misc]
+        _, current = self._get_current()  # type: ignore[misc]
+        if current is not None and int(current) == call.context:
+            (code,) = self._launch(*call.arguments)  # type: ignore[misc]
         else:
             with entered(self._cuda(), call.context):
-                code = self._launch(*call.arguments)  # type: ignore[misc]
+                (code,) = self._launch(*call.arguments)  # type: ignore[misc]
         if code:
             raise self._cuda().failure(f"Launching {self.kernel.name}", code)
 
@@ -238,7 +236,7 @@ class LoadedKernel:
 
     def _grid_of(self, values: Mapping[str, Any], state: DeviceState) -> int:
         """CTAs to launch."""
-        env = {**values, "%sms": state.sms, "%resident": state.resident}
+        env = {**values, "%sms": state.sms, "%resident": state.resident, "%clusters": state.clusters}
         positions = int(self._positions(env))
         grid = int(self._grid(env)) * self.kernel.cluster
         if not 0 <= positions <= GRID_LIMIT or not 0 <= grid <= GRID_LIMIT:
@@ -264,24 +262,16 @@ class LoadedKernel:
             values=values,
             maps=maps,
         )
-        config = LaunchConfig()
-        config.grid[:] = (grid, 1, 1)
-        config.block[:] = (kernel.threads, 1, 1)
-        config.shared = kernel.shared_bytes
-        config.stream = stream
-        attribute = LaunchAttribute()
-        if kernel.cluster > 1:
-            attribute.id = driver_module.LAUNCH_CLUSTER
-            attribute.value[0:3] = (kernel.cluster, 1, 1)
-            config.attributes = ctypes.pointer(attribute)
-            config.count = 1
-        arguments = (
-            ctypes.c_void_p(ctypes.addressof(config)),
-            ctypes.c_void_p(state.function),
-            ctypes.c_void_p(ctypes.addressof(block.pointers)),
-            None,
+        arguments = self._cuda().launch_arguments(
+            state.function,
+            grid=grid,
+            threads=kernel.threads,
+            shared=kernel.shared_bytes,
+            stream=stream,
+            cluster=kernel.cluster,
+            parameters=block.array,
         )
-        return Call(state.context, arguments, (config, attribute, block))
+        return Call(state.context, arguments, block)
 
 
 def load(artifact: Artifact | Path | str, *, driver: Driver | None = None) -> LoadedKernel:

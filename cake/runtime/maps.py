@@ -22,31 +22,13 @@ if TYPE_CHECKING:
 MAP_BYTES = 128
 MAP_ALIGNMENT = 64
 
-# values of the driver's enumerations, held equal to cuda.bindings by a test
-DATA_TYPE = {
-    "UINT8": 0,
-    "UINT16": 1,
-    "UINT32": 2,
-    "INT32": 3,
-    "UINT64": 4,
-    "INT64": 5,
-    "FLOAT16": 6,
-    "FLOAT32": 7,
-    "FLOAT64": 8,
-    "BFLOAT16": 9,
-    "FLOAT32_FTZ": 10,
-    "TFLOAT32": 11,
-}
-SWIZZLE = {0: 0, 32: 1, 64: 2, 128: 3}
-L2_128B, L2_256B = 2, 3
-
 
 @dataclass(frozen=True)
 class MapArguments:
     """The arguments of cuTensorMapEncodeTiled, innermost axis first; ``strides`` are bytes of all axes but the
-    innermost."""
+    innermost. ``data_type`` ends the driver's name of it; ``swizzle`` and ``l2_promotion`` are bytes."""
 
-    data_type: int
+    data_type: str
     pointer: int
     extents: tuple[int, ...]
     strides: tuple[int, ...]
@@ -99,13 +81,13 @@ def tensor_map_arguments(tensor_map: TensorMap, view: View) -> MapArguments:
             f"a row of its box is {row} bytes, wider than its swizzle of {tensor_map.swizzle}", "narrow the box"
         )
     return MapArguments(
-        data_type=DATA_TYPE[element.tensor_map],
+        data_type=element.tensor_map,
         pointer=view.pointer,
         extents=tuple(reversed(view.shape)),
         strides=tuple(reversed(strides)),
         box=tuple(reversed(tensor_map.box)),
-        swizzle=SWIZZLE[tensor_map.swizzle],
-        l2_promotion=L2_256B if row >= 128 else L2_128B,
+        swizzle=tensor_map.swizzle,
+        l2_promotion=256 if row >= 128 else 128,
     )
 
 

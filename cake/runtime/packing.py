@@ -64,6 +64,7 @@ class Block:
         self.address = base + -base % MAP_ALIGNMENT
         self._start = self.address - base
         self.pointers = (ctypes.c_void_p * max(len(layout.slots), 1))(*(self.address + s.offset for s in layout.slots))
+        self.array = ctypes.addressof(self.pointers)
 
     def write(self, offset: int, data: bytes) -> None:
         """Copy bytes to an offset."""

@@ -1,5 +1,6 @@
-"""A CUDA driver in Python: enough of the C interface for the launcher, with devices of memory that exists only as
-addresses."""
+"""A CUDA driver in Python: the functions of ``cuda.bindings.driver`` that the launcher calls, with devices of memory
+that exists only as addresses. Types and enumerations are the bindings' own, so what a call is given is checked by
+them."""
 
 from __future__ import annotations
 
@@ -7,15 +8,19 @@ import ctypes
 from dataclasses import dataclass, field
 from typing import Any
 
+from cuda.bindings import driver as real
+
 from cake.codegen.build import Artifact, ParameterInfo
 from cake.codegen.parameters import parameters
 from cake.codegen.report import Report
 from cake.ir import expanded as x
-from cake.runtime.driver import Driver, LaunchConfig
+from cake.runtime.driver import Driver
 
 SIZES = {"tensor": 8, "dim": 4, "stride": 8, "map": 128}
 SCALARS = {"float": 4, "int": 4, "int32_t": 4, "int64_t": 8, "bool": 1, "int8_t": 1, "uint8_t": 1}
 CONTEXT = 0xC0DE0000
+SUCCESS = real.CUresult.CUDA_SUCCESS
+INVALID = real.CUresult.CUDA_ERROR_INVALID_VALUE
 
 
 @dataclass
@@ -33,130 +38,163 @@ class Launch:
 
 
 @dataclass
-class FakeLibrary:
-    """``libcuda``: one device a gigabyte of addresses from 1 << 40 on."""
+class FakeBindings:
+    """The module: one device a gigabyte of addresses from 1 << 40 on. ``sms`` and ``occupancy`` may differ by device.
+    ``calls`` are the names of the functions called, in order."""
 
     capability: tuple[int, int] = (9, 0)
     devices: int = 2
-    occupancy: int = 1
+    sms: tuple[int, ...] = (132, 132)
+    occupancy: int | tuple[int, ...] = 1
     launch_code: int = 0
+    init_code: int = 0
     launches: list[Launch] = field(default_factory=list)
     encoded: list[dict[str, Any]] = field(default_factory=list)
     modules: int = 0
     stack: list[int] = field(default_factory=list)
-    function_attributes: dict[int, int] = field(default_factory=dict)
+    function_attributes: dict[str, int] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
-    def cuGetErrorName(self, code: Any, out: Any) -> int:
-        out._obj.value = b"CUDA_ERROR_FAKE"
-        return 0
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("cu") and callable(getattr(type(self), name, None)):
+            self.calls.append(name)
+        return object.__getattribute__(self, name)
 
-    def cuGetErrorString(self, code: Any, out: Any) -> int:
-        out._obj.value = b"it is not real"
-        return 0
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("CU") or name in ("cuuint32_t", "cuuint64_t"):
+            return getattr(real, name)
+        raise AttributeError(f"nothing here is called {name}")
 
-    def cuDeviceGetCount(self, out: Any) -> int:
-        out._obj.value = self.devices
-        return 0
+    def _here(self) -> int:
+        """The current device."""
+        return self.stack[-1] - CONTEXT
 
-    def cuDeviceGet(self, out: Any, ordinal: Any) -> int:
-        out._obj.value = ordinal.value
-        return 0 if ordinal.value < self.devices else 101
+    def cuInit(self, flags: int) -> tuple[Any, ...]:
+        return (real.CUresult(self.init_code),)
 
-    def cuDeviceGetName(self, buffer: Any, size: int, device: Any) -> int:
-        buffer.value = b"Fake H200"
-        return 0
+    def cuGetErrorName(self, code: real.CUresult) -> tuple[Any, ...]:
+        return SUCCESS, str(code.name).encode()
 
-    def cuDeviceGetAttribute(self, out: Any, attribute: Any, device: Any) -> int:
-        table = {16: 132, 75: self.capability[0], 76: self.capability[1], 81: 233472, 97: 232448}
-        out._obj.value = table[attribute.value]
-        return 0
+    def cuGetErrorString(self, code: real.CUresult) -> tuple[Any, ...]:
+        return SUCCESS, b"it is not real"
 
-    def cuDevicePrimaryCtxRetain(self, out: Any, device: Any) -> int:
-        out._obj.value = CONTEXT + device.value
-        return 0
+    def cuDeviceGetCount(self) -> tuple[Any, ...]:
+        return SUCCESS, self.devices
 
-    def cuCtxGetCurrent(self, out: Any) -> int:
-        out._obj.value = self.stack[-1] if self.stack else None
-        return 0
+    def cuDriverGetVersion(self) -> tuple[Any, ...]:
+        return SUCCESS, 13000
 
-    def cuCtxPushCurrent_v2(self, context: Any) -> int:
-        self.calls.append("push")
-        self.stack.append(context.value)
-        return 0
+    def cuDeviceGet(self, ordinal: int) -> tuple[Any, ...]:
+        if not 0 <= ordinal < self.devices:
+            return real.CUresult.CUDA_ERROR_INVALID_DEVICE, None
+        return SUCCESS, real.CUdevice(ordinal)
 
-    def cuCtxPopCurrent_v2(self, out: Any) -> int:
-        out._obj.value = self.stack.pop()
-        return 0
+    def cuDeviceGetName(self, size: int, device: Any) -> tuple[Any, ...]:
+        return SUCCESS, b"Fake H200".ljust(size, b"\0")
 
-    def cuPointerGetAttribute(self, out: Any, attribute: Any, pointer: Any) -> int:
-        device = (pointer.value - (1 << 40)) >> 30
-        if not 0 <= device < self.devices:
-            return 1
-        out._obj.value = device
-        return 0
+    def cuDeviceGetAttribute(self, attribute: Any, device: Any) -> tuple[Any, ...]:
+        a = real.CUdevice_attribute
+        table = {
+            a.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: self.sms[int(device)],
+            a.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: self.capability[0],
+            a.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: self.capability[1],
+            a.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: 233472,
+            a.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: 232448,
+        }
+        return SUCCESS, table[attribute]
 
-    def cuModuleLoadData(self, out: Any, image: bytes) -> int:
+    def cuDevicePrimaryCtxRetain(self, device: Any) -> tuple[Any, ...]:
+        return SUCCESS, real.CUcontext(CONTEXT + int(device))
+
+    def cuCtxGetCurrent(self) -> tuple[Any, ...]:
+        return SUCCESS, real.CUcontext(self.stack[-1] if self.stack else 0)
+
+    def cuCtxPushCurrent(self, context: Any) -> tuple[Any, ...]:
+        self.stack.append(int(context))
+        return (SUCCESS,)
+
+    def cuCtxPopCurrent(self) -> tuple[Any, ...]:
+        return SUCCESS, real.CUcontext(self.stack.pop())
+
+    def cuPointerGetAttribute(self, attribute: Any, pointer: Any) -> tuple[Any, ...]:
+        assert attribute == real.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        device = (int(pointer) - (1 << 40)) >> 30
+        return (SUCCESS, device) if 0 <= device < self.devices else (INVALID, None)
+
+    def cuModuleLoadData(self, image: bytes) -> tuple[Any, ...]:
         self.modules += 1
-        out._obj.value = 0x1000 + self.modules
-        return 0
+        return SUCCESS, real.CUmodule(0x1000 + self.modules)
 
-    def cuModuleGetFunction(self, out: Any, module: Any, name: bytes) -> int:
-        out._obj.value = 0xF000 + module.value
-        return 0
+    def cuModuleGetFunction(self, module: Any, name: bytes) -> tuple[Any, ...]:
+        return SUCCESS, real.CUfunction(0xF000 + int(module))
 
-    def cuFuncSetAttribute(self, function: Any, attribute: Any, value: Any) -> int:
-        self.function_attributes[attribute.value] = value.value
-        return 0
+    def cuFuncSetAttribute(self, function: Any, attribute: Any, value: int) -> tuple[Any, ...]:
+        self.function_attributes[attribute.name.removeprefix("CU_FUNC_ATTRIBUTE_")] = value
+        return (SUCCESS,)
 
-    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, out: Any, function: Any, threads: Any, shared: Any) -> int:
-        out._obj.value = self.occupancy
-        return 0
+    def _occupancy(self) -> int:
+        return self.occupancy if isinstance(self.occupancy, int) else self.occupancy[self._here()]
 
-    def cuTensorMapEncodeTiled(self, out: Any, kind: Any, rank: Any, pointer: Any, *rest: Any) -> int:
-        extents, strides, box, _ones, _interleave, swizzle, _l2, _oob = rest
-        n = rank.value
-        assert out.value % 64 == 0
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, f: Any, threads: int, shared: int) -> tuple[Any, ...]:
+        return SUCCESS, self._occupancy()
+
+    def cuOccupancyMaxActiveClusters(self, function: Any, config: Any) -> tuple[Any, ...]:
+        size = _cluster(config)
+        return SUCCESS, self._occupancy() * (self.sms[self._here()] // size - 2)  # some SMs have no neighbour left
+
+    def cuTensorMapEncodeTiled(
+        self, kind: Any, rank: int, pointer: int, extents: Any, strides: Any, box: Any, ones: Any, *modes: Any
+    ) -> tuple[Any, ...]:
+        interleave, swizzle, promotion, outside = modes
+        assert isinstance(kind, real.CUtensorMapDataType) and isinstance(promotion, real.CUtensorMapL2promotion)
+        assert int(interleave) == int(outside) == 0
+        assert (len(extents), len(strides), len(box), len(ones)) == (rank, rank - 1, rank, rank)
         self.encoded.append(
             {
-                "pointer": pointer.value,
-                "extents": list(extents)[:n],
-                "strides": list(strides)[: n - 1],
-                "box": list(box)[:n],
-                "swizzle": swizzle.value,
+                "pointer": pointer,
+                "type": kind.name.removeprefix("CU_TENSOR_MAP_DATA_TYPE_"),
+                "extents": [int(n) for n in extents],
+                "strides": [int(n) for n in strides],
+                "box": [int(n) for n in box],
+                "swizzle": swizzle.name.removeprefix("CU_TENSOR_MAP_SWIZZLE_"),
             }
         )
-        mark = bytes([len(self.encoded) % 256]) * 128
-        ctypes.memmove(out.value, mark, 128)
-        return 0
+        encoded = real.CUtensorMap()
+        ctypes.memset(int(encoded.getPtr()), len(self.encoded) % 256, 128)
+        return SUCCESS, encoded
 
-    def cuLaunchKernelEx(self, config: Any, function: Any, pointers: Any, extra: Any) -> int:
-        assert extra is None
-        c = LaunchConfig.from_address(config.value)
-        cluster = 1
-        if c.count:
-            assert c.attributes[0].id == 4
-            cluster = c.attributes[0].value[0]
-        array = (ctypes.c_void_p * 32).from_address(pointers.value)
+    def cuLaunchKernelEx(self, config: Any, function: Any, pointers: int, extra: int) -> tuple[Any, ...]:
+        assert extra == 0
+        array = (ctypes.c_void_p * 32).from_address(pointers)
         self.launches.append(
             Launch(
-                tuple(c.grid),
-                tuple(c.block),
-                c.shared,
-                c.stream or 0,
-                cluster,
-                function.value,
+                (config.gridDimX, config.gridDimY, config.gridDimZ),
+                (config.blockDimX, config.blockDimY, config.blockDimZ),
+                config.sharedMemBytes,
+                int(config.hStream),
+                _cluster(config),
+                int(function),
                 [array[i] or 0 for i in range(3)],
                 self.stack[-1] if self.stack else 0,
             )
         )
-        return self.launch_code
+        return (real.CUresult(self.launch_code),)
 
 
-def fake_driver(**options: Any) -> tuple[Driver, FakeLibrary]:
-    """A driver and the library behind it."""
-    library = FakeLibrary(**options)
-    return Driver(library), library
+def _cluster(config: Any) -> int:
+    """CTAs of a cluster; 1 where the configuration has none."""
+    if not config.numAttrs:
+        return 1
+    (attribute,) = config.attrs
+    assert attribute.id == real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    assert (attribute.value.clusterDim.y, attribute.value.clusterDim.z) == (1, 1)
+    return int(attribute.value.clusterDim.x)
+
+
+def fake_driver(**options: Any) -> tuple[Driver, FakeBindings]:
+    """A driver and the bindings behind it."""
+    bindings = FakeBindings(**options)
+    return Driver(bindings), bindings
 
 
 def artifact(kernel: x.Kernel) -> Artifact:

@@ -14,7 +14,7 @@ from cake.runtime import driver as driver_module
 from cake.runtime import load, packing
 from cake.runtime.launcher import LoadedKernel
 from tests.expanded.gemm import gemm
-from tests.runtime.fakes import CONTEXT, FakeLibrary, FakeTensor, artifact, at, fake_driver
+from tests.runtime.fakes import CONTEXT, FakeBindings, FakeTensor, artifact, at, fake_driver
 
 
 def tensors(m: int = 256, n: int = 512, k: int = 128) -> list[FakeTensor]:
@@ -25,7 +25,7 @@ def tensors(m: int = 256, n: int = 512, k: int = 128) -> list[FakeTensor]:
     ]
 
 
-def loaded(kernel: x.Kernel | None = None, **options: object) -> tuple[LoadedKernel, FakeLibrary]:
+def loaded(kernel: x.Kernel | None = None, **options: object) -> tuple[LoadedKernel, FakeBindings]:
     driver, library = fake_driver(**options)
     return load(artifact(kernel or gemm()), driver=driver), library
 
@@ -47,7 +47,7 @@ def test_launch_reaches_the_driver() -> None:
     assert launch.stream == 77 and launch.cluster == 1
     assert launch.context == CONTEXT, "the device's context is current during the launch"
     assert not cuda.stack, "and not after it"
-    assert cuda.function_attributes[8] == k.kernel.shared_bytes
+    assert cuda.function_attributes["MAX_DYNAMIC_SHARED_SIZE_BYTES"] == k.kernel.shared_bytes
     values = [ctypes.c_uint64.from_address(p).value for p in launch.parameters]
     assert values == [at(0), at(100), at(200)]
 
@@ -65,10 +65,11 @@ def test_tensor_maps_are_encoded_once() -> None:
     assert len(cuda.encoded) == 3 and len(cuda.launches) == 3
     assert cuda.encoded[0] == {
         "pointer": at(0),
+        "type": "BFLOAT16",
         "extents": [128, 256],
         "strides": [256],
         "box": [64, 128],
-        "swizzle": 3,
+        "swizzle": "128B",
     }
     a, b, c = tensors()
     k(FakeTensor(a.shape, pointer=at(50)), b, c)
@@ -142,15 +143,37 @@ def test_a_failed_launch_is_a_diagnostic() -> None:
     with pytest.raises(CakeError) as e:
         k(*tensors())
     assert e.value.diagnostics[0].code == "R018"
-    assert "CUDA_ERROR_FAKE: it is not real" in e.value.diagnostics[0].facts
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS: it is not real" in e.value.diagnostics[0].facts
 
 
-def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+class Missing:
+    """The bindings on a machine without a driver."""
+
+    def cuInit(self, flags: int) -> None:
+        raise RuntimeError("Failed to dlopen libcuda.so.1")
+
+
+@pytest.mark.parametrize(
+    ("bindings", "code", "text"),
+    [
+        (Missing(), "R016", "no CUDA driver"),
+        (FakeBindings(init_code=100), "R017", "no device"),
+        (FakeBindings(devices=0), "R017", "no device"),
+        (FakeBindings(init_code=999), "R018", "Initialising CUDA"),
+    ],
+)
+def test_no_driver_and_no_device(monkeypatch: pytest.MonkeyPatch, bindings: object, code: str, text: str) -> None:
     monkeypatch.setattr(driver_module, "_loaded", None)
-    monkeypatch.setattr(driver_module, "LIBRARY", "libcuda-that-is-not-there.so.1")
-    k = load(artifact(gemm()))
-    code, message = code_of(k, *tensors())
-    assert code == "R016" and "no CUDA driver" in message
+    monkeypatch.setattr(driver_module, "bindings", lambda: bindings)
+    found, message = code_of(load(artifact(gemm())), *tensors())
+    assert found == code and text in message
+
+
+def test_the_driver_is_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_module, "_loaded", None)
+    monkeypatch.setattr(driver_module, "bindings", FakeBindings)
+    assert driver_module.driver() is driver_module.driver()
+    assert driver_module.driver().device_count() == 2
 
 
 def test_devices_are_loaded_apart() -> None:
@@ -190,7 +213,8 @@ def test_scalars_strides_and_clusters() -> None:
     (launch,) = cuda.launches
     assert launch.cluster == 2 and launch.grid == (6, 1, 1)
     call = next(iter(k._calls.values()))
-    block: packing.Block = call.keep[2]
+    block = call.block
+    assert block is not None
     by_name = {(s.kind, s.name): s for s in k._layout.slots}
     assert struct.unpack("<f", block.read(by_name["scalar", "s"].offset, 4)) == (1.5,)
     assert struct.unpack("<i", block.read(by_name["scalar", "i"].offset, 4)) == (-7,)

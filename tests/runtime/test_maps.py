@@ -1,17 +1,16 @@
-"""What the driver is told about tensors, and structures that follow its ABI."""
+"""What the driver is told about tensors."""
 
 from __future__ import annotations
-
-import ctypes
 
 import pytest
 
 from cake.diagnostics import CakeError
+from cake.ir.dtypes import DTYPES
 from cake.ir.expanded import TensorMap
-from cake.runtime import driver as ours
-from cake.runtime import maps
+from cake.runtime.driver import ATTRIBUTES, FUNCTION_ATTRIBUTES
 from cake.runtime.maps import tensor_map_arguments
 from cake.runtime.tensors import View, row_major_strides
+from tests.runtime.fakes import INVALID, fake_driver
 
 
 def seen(
@@ -26,7 +25,7 @@ def test_axes_are_innermost_first() -> None:
     assert a.extents == (96, 1000, 4)
     assert a.strides == (192, 192000)
     assert a.box == (32, 64, 1)
-    assert (a.data_type, a.swizzle) == (9, 2)
+    assert (a.data_type, a.swizzle) == ("BFLOAT16", 64)
 
 
 def test_vectors_have_no_strides() -> None:
@@ -61,44 +60,30 @@ def test_refusals(m: TensorMap, view: View, code: str) -> None:
     assert "`x`" in e.value.diagnostics[0].message
 
 
-def test_enumerations_are_the_drivers() -> None:
-    d = pytest.importorskip("cuda.bindings.driver")
-    for name, value in maps.DATA_TYPE.items():
-        assert getattr(d.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{name}").value == value
-    for width, value in maps.SWIZZLE.items():
-        name = f"{width}B" if width else "NONE"
-        assert getattr(d.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{name}").value == value
-    assert d.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B.value == maps.L2_128B
-    assert d.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B.value == maps.L2_256B
-    a = d.CUdevice_attribute
-    assert dict(ours.ATTRIBUTES.items()) == {
-        "sms": a.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT.value,
-        "major": a.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR.value,
-        "minor": a.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR.value,
-        "shared_sm": a.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR.value,
-        "shared_block": a.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN.value,
-    }
-    f = d.CUfunction_attribute
-    assert f.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES.value == ours.FUNC_MAX_DYNAMIC_SHARED
-    assert f.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED.value == ours.FUNC_NON_PORTABLE_CLUSTER
-    assert d.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL.value == ours.POINTER_DEVICE
-    assert d.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION.value == ours.LAUNCH_CLUSTER
-    assert d.CUresult.CUDA_ERROR_NO_DEVICE.value == ours.NO_DEVICE
+def test_names_are_the_drivers() -> None:
+    """Every name that a map or a device property is given by exists in the bindings."""
+    driver, library = fake_driver()
+    for name in DTYPES:
+        if DTYPES[name].tensor_map is not None:
+            a = tensor_map_arguments(TensorMap(name="m", tensor="x", box=(64,)), seen((1024,), name))
+            assert driver.encode_tiled(a, "x") == bytes([len(library.encoded)]) * 128
+    for swizzle in (0, 32, 64, 128):
+        row = (swizzle or 64) // 2
+        m = TensorMap(name="m", tensor="x", box=(64, row), swizzle=swizzle)
+        driver.encode_tiled(tensor_map_arguments(m, seen((100, 64))), "x")
+        assert library.encoded[-1]["swizzle"] == (f"{swizzle}B" if swizzle else "NONE")
+    assert [driver.attribute(0, name) for name in ATTRIBUTES] == [132, 9, 0, 233472, 232448]
+    driver.push(driver.primary_context(0))
+    for name in FUNCTION_ATTRIBUTES:
+        driver.set_attribute(1, name, 1)
+    assert len(library.function_attributes) == len(FUNCTION_ATTRIBUTES)
+    assert driver.device_name(0) == "Fake H200" and driver.version() == 13000
 
 
-def test_structures_are_the_drivers() -> None:
-    d = pytest.importorskip("cuda.bindings.driver")
-    theirs = d.CUlaunchConfig()
-    theirs.gridDimX, theirs.gridDimY, theirs.gridDimZ = 1, 2, 3
-    theirs.blockDimX, theirs.blockDimY, theirs.blockDimZ = 4, 5, 6
-    theirs.sharedMemBytes = 7
-    theirs.hStream = d.CUstream(0x1234)
-    attribute = d.CUlaunchAttribute()
-    attribute.id = d.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-    attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = 9, 8, 7
-    theirs.attrs, theirs.numAttrs = [attribute], 1
-    config = ours.LaunchConfig.from_address(int(theirs.getPtr()))
-    assert tuple(config.grid) == (1, 2, 3) and tuple(config.block) == (4, 5, 6)
-    assert (config.shared, config.stream, config.count) == (7, 0x1234, 1)
-    assert config.attributes[0].id == 4 and tuple(config.attributes[0].value[0:3]) == (9, 8, 7)
-    assert ctypes.sizeof(ours.LaunchAttribute) == 72 and ctypes.sizeof(ours.LaunchConfig) == 56
+def test_a_map_the_driver_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, library = fake_driver()
+    monkeypatch.setattr(type(library), "cuTensorMapEncodeTiled", lambda *_: (INVALID, None))
+    with pytest.raises(CakeError) as e:
+        driver.encode_tiled(tensor_map_arguments(TensorMap(name="m", tensor="x", box=(64,)), seen((1024,))), "x")
+    assert e.value.diagnostics[0].code == "R012"
+    assert "CUDA_ERROR_INVALID_VALUE" in e.value.diagnostics[0].facts[0]

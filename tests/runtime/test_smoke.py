@@ -8,7 +8,9 @@ import random
 import time
 from pathlib import Path
 
-from benchmarks import protocol
+import pytest
+
+from benchmarks import gpu_smoke, protocol
 from benchmarks.gpu_smoke import survive
 from benchmarks.problems import GEMM, Shape
 
@@ -34,7 +36,8 @@ def troubled(directory: str, problem: str, shapes: list[Shape], progress: str) -
         _write(progress, {"shape": shape, "ok": True})
 
 
-def test_trouble_is_recorded_where_it_happens(tmp_path: Path) -> None:
+def test_trouble_is_recorded_where_it_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_smoke, "FAILURES", 5)
     shapes: list[Shape] = [(n,) for n in (1, 2, 3, 4, 5, 6)]
     records = survive(troubled, tmp_path, GEMM, shapes, 4.0)
     assert [tuple(r["shape"]) for r in records] == shapes
@@ -43,6 +46,13 @@ def test_trouble_is_recorded_where_it_happens(tmp_path: Path) -> None:
     assert "exit status 3" in records[2]["error"][1]
     assert records[3]["error"] == ["R018: failed"]
     assert "odd" in records[4]["error"][0]
+
+
+def test_a_kernel_that_fails_often_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_smoke, "FAILURES", 1)
+    records = survive(troubled, tmp_path, GEMM, [(1,), (5,), (6,)], 60.0)
+    assert [r["ok"] for r in records] == [True, False, False]
+    assert "not run" in records[2]["error"][0]
 
 
 def test_intervals_cover_the_median() -> None:
