@@ -43,8 +43,11 @@ class OpRow:
 
     ``surface``: how authors write it (empty: derived only). ``executor``: who executes it. ``width``: the threads that must
     execute it together (a collective joins its members' control order). ``completes``: the queue or "barrier" its completion
-    signals, None if it is synchronous. ``resource``: what it occupies, for the cost model. ``ulp``/``reason``: how far the
-    NumPy meaning and the hardware may differ.
+    signals, None if it is synchronous. ``resource``: what it occupies, for the cost model.
+
+    How far the NumPy meaning and the hardware may differ, for ``reason``: not at all (both bounds 0), or, where floats are
+    added up, by ``roundings`` units of 2^-23 (``narrow_roundings`` where the operands have 8 bits) of the sum of the addends'
+    magnitudes for each addend. A result narrower than f32 is rounded once more.
     """
 
     name: str
@@ -59,7 +62,8 @@ class OpRow:
     targets: frozenset[str] = ALL
     completes: tuple[Queue | Literal["barrier"], ...] = ()
     resource: str = "issue"
-    ulp: float = 0
+    roundings: float = 0
+    narrow_roundings: float = 0
     reason: str = "moves bits"
     ptx: str = ""
     isa: str = ""
@@ -74,7 +78,11 @@ def _w(operand: str, proxy: Proxy = "generic", time: Time = "issue") -> Effect:
     return Effect(operand, "w", proxy, time)
 
 
-_F32_SUM = "f32 sums in another order; products of 16-bit inputs are exact in f32"
+_F32_SUM = (
+    "products are exact in f32, sums come in another order; tensor cores align the addends of a step to the greatest and truncate, "
+    "one unit an addend (8-bit operands: to 13 bits of mantissa on Hopper)"
+)
+_ATOMIC_SUM = "the order of float additions differs between runs; global f32 additions flush subnormals (PTX ISA, red)"
 
 OPS: dict[str, OpRow] = {
     row.name: row
@@ -98,8 +106,9 @@ OPS: dict[str, OpRow] = {
             surface="sum|max|min(x, axis=a[, to=P])",
             attrs=("function", "axis", "scope"),
             resource="alu",
-            ulp=64,
-            reason="f32 sums in another order: n - 1 roundings of at most half an ulp each; min and max are exact",
+            roundings=1,
+            reason="sums in f32, in another order: each adds half an ulp an addend; narrower types are rounded at the end; min and max "
+            "are exact, with NaN and zeros as in the elementwise table",
             ptx="shfl.sync.bfly.b32",
             isa="9.7.9.6 shfl.sync",
         ),
@@ -111,6 +120,8 @@ OPS: dict[str, OpRow] = {
             surface="value, column = argmax|argmin(x, axis=1)",
             attrs=("function", "scope"),
             resource="alu",
+            reason="exact; the sign of a zero is that of any of the zeros that tie",
+            notes=("NaN never wins; in a row of NaN and of the worst value only, the column is any",),
             ptx="shfl.sync.bfly.b32",
             isa="9.7.9.6 shfl.sync",
         ),
@@ -173,8 +184,9 @@ OPS: dict[str, OpRow] = {
             surface="atomic.add|max|min(ref, value[, where=])",
             attrs=("function",),
             resource="lsu",
-            ulp=64,
-            reason="the order of float additions differs between runs",
+            roundings=1,
+            reason=_ATOMIC_SUM,
+            notes=("max and min of f32: NaN is unspecified, and so is the sign of a zero",),
             ptx="red.relaxed.gpu",
             isa="9.7.13.6 red",
         ),
@@ -234,7 +246,7 @@ OPS: dict[str, OpRow] = {
             surface="mma(d, a, b)",
             width="warp",
             resource="tensor",
-            ulp=64,
+            roundings=1.5,
             reason=_F32_SUM,
             ptx="mma.sync.aligned.m16n8k16.row.col.f32.{bf16,f16}",
             isa="9.7.14.5.14 mma",
@@ -254,7 +266,8 @@ OPS: dict[str, OpRow] = {
             targets=HOPPER,
             completes=("wgmma",),
             resource="tensor",
-            ulp=64,
+            roundings=1.5,
+            narrow_roundings=1536,
             reason=_F32_SUM,
             ptx="wgmma.mma_async.sync.aligned.m64nNk16",
             isa="9.7.15.5 wgmma.mma_async",
@@ -302,8 +315,8 @@ OPS: dict[str, OpRow] = {
             targets=TMA_TARGETS,
             completes=("bulk",),
             resource="tma",
-            ulp=64,
-            reason="the order of float additions differs between runs",
+            roundings=1,
+            reason=_ATOMIC_SUM,
             ptx="cp.reduce.async.bulk.tensor.Nd.global.shared::cta.add.tile.bulk_group",
             isa="9.7.9.27.5.3 cp.reduce.async.bulk.tensor",
         ),

@@ -102,9 +102,10 @@ def neutral(function: str, dtype: Any) -> Any:
 
 
 def _total(value: Array, axis: int) -> Array:
-    """Sum in the type itself, rounding as one accumulator would at worst (f32: NumPy's pairwise order)."""
-    result: Array = np.add.reduce(value, axis=axis, dtype=value.dtype)
-    return result
+    """The sum: of integers in the type itself, of floats in f32 (NumPy's pairwise order), rounded to the type at the end."""
+    kind = value.dtype if value.dtype.kind in "iu" else np.float32
+    result: Array = np.add.reduce(value, axis=axis, dtype=kind)
+    return result.astype(value.dtype)
 
 
 REDUCTIONS: dict[str, Callable[[Array, int], Array]] = {
