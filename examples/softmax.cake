@@ -1,21 +1,23 @@
 # y = softmax(x) along the rows, bf16 in and out, f32 inside.
 #
-# `softmax`: rows of up to COLS elements stay in registers. A warpgroup takes a row, moves it with 16-byte accesses, and
-# reads and writes each element exactly once, which is all the memory traffic there can be. ROWS of them share a CTA.
+# `softmax`: rows of up to COLS elements stay in registers. WARPS warps take a row, move it with 16-byte accesses, and read and
+# write each element exactly once, which is all the memory traffic there can be. ROWS rows share a CTA.
 # `softmax_long`: rows of any length take two passes over chunks of COLS. The first keeps the running maximum and one partial
 # sum a thread, rescaled when the maximum grows; the second normalises.
 const COLS: {1024, 2048, 4096, 8192} = 4096         # row length in registers, rounded up
 const LOG2E = 1.4426950408889634
 
 kernel softmax(x: bf16[M, N], out y: bf16[M, N]) for sm_90a, sm_80:
-    const ROWS: {1, 2, 4} = 2
+    const ROWS: {1, 2, 4} = 2                       # rows a CTA
+    const WARPS: {4, 8} = 4                         # warps a row
 
+    where WARPS * ROWS <= 16
     where N <= COLS, N % 8 == 0
 
     tiles once:
         g in cdiv(M, ROWS)
 
-    role row[ROWS]: warps 4
+    role row[ROWS]: warps WARPS
 
     do row as w:
         v: bf16[1, COLS] spread(8)
