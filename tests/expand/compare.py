@@ -110,10 +110,7 @@ def _operation(node: x.Op, state: _State) -> Skeleton:
     operands: dict[str, Any] = {}
     for name, operand in node.operands.items():
         if isinstance(operand, x.Ref):
-            subs = [
-                (s.kind, state.value(_index(s)), s.size if isinstance(s, x.Range) else 0)
-                for s in operand.subs
-            ]
+            subs = [(s.kind, state.value(_index(s)), s.size if isinstance(s, x.Range) else 0) for s in operand.subs]
             operands[name] = (operand.base, state.slot(operand.slot), subs, operand.transposed)
         else:
             operands[name] = state.value(operand)

@@ -67,9 +67,24 @@ def _names(kernel: s.Kernel) -> list[str]:
 
 def rename(kernel: s.Kernel, rng: random.Random) -> s.Kernel:
     """Another name, of a use or of a declaration."""
-    kinds = (s.Name, s.Attribute, s.Define, s.Role, s.Pipeline, s.Field, s.Smem, s.Turn, s.Declare, s.Kwarg, s.Attr, s.Axis)
+    kinds = (
+        s.Name,
+        s.Attribute,
+        s.Define,
+        s.Role,
+        s.Pipeline,
+        s.Field,
+        s.Smem,
+        s.Turn,
+        s.Declare,
+        s.Kwarg,
+        s.Attr,
+        s.Axis,
+    )
     node = _pick(kernel, rng, *kinds)
-    return kernel if node is None else replaced(kernel, node, node.model_copy(update={"name": rng.choice(_names(kernel))}))
+    return (
+        kernel if node is None else replaced(kernel, node, node.model_copy(update={"name": rng.choice(_names(kernel))}))
+    )
 
 
 def number(kernel: s.Kernel, rng: random.Random) -> s.Kernel:
@@ -161,7 +176,11 @@ def statements(kernel: s.Kernel, rng: random.Random) -> s.Kernel:
 
 def declarations(kernel: s.Kernel, rng: random.Random) -> s.Kernel:
     """A declaration dropped or doubled."""
-    lists = [f for f in ("params", "consts", "wheres", "assumes", "defines", "roles", "pipelines", "smems", "turns", "dos") if getattr(kernel, f)]
+    lists = [
+        f
+        for f in ("params", "consts", "wheres", "assumes", "defines", "roles", "pipelines", "smems", "turns", "dos")
+        if getattr(kernel, f)
+    ]
     if not lists:
         return kernel
     field = rng.choice(lists)

@@ -70,5 +70,9 @@ def test_attention_with_a_static_schedule() -> None:
         walk = next(n for n in body if n.kind == "for").body
         loops = [n for n in flat(walk) if n.kind == "for"]
         assert {n.piece for n in loops} <= {0, 1, 2, 3}
-        guarded = [n for n in flat(walk) if n.kind == "if" and any(getattr(m, "op", "") == "wgmma" for m in flat((*n.then, *n.orelse)))]
+        guarded = [
+            n
+            for n in flat(walk)
+            if n.kind == "if" and any(getattr(m, "op", "") == "wgmma" for m in flat((*n.then, *n.orelse)))
+        ]
         assert all(n.reason == "tiles" for n in guarded)
