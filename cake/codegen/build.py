@@ -94,9 +94,12 @@ def build(
     use_cache: bool = True,
     source: str | None = None,
     parameters: Sequence[Parameter] | None = None,
+    translation: bool | None = None,
 ) -> Artifact:
     """Emit and compile ``kernel``. ``allow`` has codes of compiler remarks that may stand (W713). ``source`` and
-    ``parameters`` replace the emitter's, for code written by hand."""
+    ``parameters`` replace the emitter's, for code written by hand. ``translation``: refuse compiled code that does not
+    say what ``kernel`` says (P119); by default where the emitter wrote the source."""
+    translation = source is None if translation is None else translation
     if source is None:
         from cake.codegen import emit
 
@@ -107,7 +110,10 @@ def build(
     if kernel.launch_registers is not None and "__maxnreg__" not in source:
         flags.append(f"--maxrregcount={kernel.launch_registers}")
     try:
-        compiled, resources = _compile(kernel, source, flags, allow, cache or cache_module.Cache(), use_cache)
+        cache = cache or cache_module.Cache()
+        compiled, resources = _compile(kernel, source, flags, allow, cache, use_cache)
+        if translation:
+            _require_translation(kernel, compiled.ptx, cache if use_cache else None)
     except CakeError as e:
         raise CakeError(*(_placed(d, kernel) for d in e.diagnostics)) from e
     return Artifact(
@@ -176,6 +182,20 @@ def _compile(
             },
         )
     return nvrtc.with_remarks(compiled, source, allow, locate), resources
+
+
+def _require_translation(kernel: x.Kernel, ptx: str, cache: cache_module.Cache | None) -> None:
+    """P119 where the PTX does not say what the kernel says. The cache remembers the pairs that passed."""
+    from cake.ptx.check import VERSION, require
+
+    if cache is None:
+        require(kernel, ptx)
+        return
+    options = ("translation", str(VERSION))
+    key = cache_module.key_of(ptx, arch=kernel.target, options=options, compiler=kernel_hash(kernel))
+    if cache.get(key) is None:
+        require(kernel, ptx)
+        cache.put(key, {"translation": b"agrees"})
 
 
 def _entry(cubin: bytes) -> str:

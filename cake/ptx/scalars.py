@@ -1,0 +1,127 @@
+"""Scalar expressions of the expanded IR as far as they steer control: integers with Python's floor semantics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cake.ir.expr import Apply, Const, Expr, Sym, symbols
+from cake.ptx import values as v
+from cake.ptx.builder import Builder
+from cake.ptx.flow import Operand
+from cake.ptx.values import Function, Least, Value
+
+_COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+
+
+def _floor_divide(a: Value, b: Value) -> Value:
+    if type(a) is int and type(b) is int and b != 0:
+        return a // b
+    return Least(a.bound // b) if isinstance(a, Least) and type(b) is int and b > 0 else None
+
+
+def _floor_remainder(a: Value, b: Value) -> Value:
+    return a % b if type(a) is int and type(b) is int and b != 0 else None
+
+
+def _ceiling(a: Value, b: Value) -> Value:
+    if type(a) is int and type(b) is int and b != 0:
+        return -(-a // b)
+    return Least(-(-a.bound // b)) if isinstance(a, Least) and type(b) is int and b > 0 else None
+
+
+_FUNCTIONS: dict[str, Function] = {
+    "+": v.add(),
+    "-": v.sub(),
+    "*": v.mul(),
+    "//": _floor_divide,
+    "%": _floor_remainder,
+    "cdiv": _ceiling,
+    "min": v.low,
+    "max": v.high,
+    "&": v.bitwise("and"),
+    "|": v.bitwise("or"),
+    "^": v.bitwise("xor"),
+    "<<": v.shl(),
+    ">>": v.shr(signed=True),
+    "and": v.logical("and"),
+    "or": v.logical("or"),
+    "not": v.logical("not"),
+    **{op: v.compare(name) for op, name in _COMPARE.items()},
+}
+
+
+class Scalars:
+    """Compiles expressions into a builder. ``fixed``: symbols with a known value."""
+
+    def __init__(self, out: Builder) -> None:
+        self.out = out
+        self.fixed: dict[str, int] = {}
+        self._conditions: dict[Expr, Operand] = {}
+
+    def name(self, symbol: str) -> str:
+        """The register of a symbol."""
+        return f"scalar {symbol}"
+
+    def plus(self, a: Operand, b: Operand) -> Operand:
+        """a + b."""
+        return self.out.compute(v.add(), a, b, step=True) if b != 0 else a
+
+    def less(self, a: Operand, b: Operand) -> Operand:
+        """a < b."""
+        return self.out.compute(v.compare("lt"), a, b, compares=True)
+
+    def value(self, e: Expr) -> Operand:
+        """An integer expression."""
+        if isinstance(e, Const):
+            return e.value if isinstance(e.value, bool | int) else self.out.constant(None)
+        if isinstance(e, Sym):
+            return self.fixed[e.name] if e.name in self.fixed else self.name(e.name)
+        if isinstance(e, Apply):
+            if e.dtype == "bool":
+                return self.condition(e)
+            if e.op == "cast" and e.args[0].dtype in ("i32", "i64"):
+                return self.value(e.args[0])
+            if e.op == "where":
+                condition, then, other = self.condition(e.args[0]), self.value(e.args[1]), self.value(e.args[2])
+                return self.out.compute(v.select, then, other, condition)
+            if e.op == "neg":
+                return self.out.compute(v.mul(), self.value(e.args[0]), -1)
+            if e.op in _FUNCTIONS and e.dtype in ("i32", "i64"):
+                args = [self.value(a) for a in e.args]
+                return self.out.compute(_FUNCTIONS[e.op], *args, step=e.op in "+-")
+        return self.out.constant(None)
+
+    def condition(self, e: Expr) -> Operand:
+        """A predicate. A condition computed before, of symbols not set since, keeps its outcome."""
+        if isinstance(e, Const):
+            return bool(e.value)
+        if isinstance(e, Sym):
+            return self.name(e.name)
+        if e in self._conditions:
+            return self._conditions[e]
+        if not isinstance(e, Apply) or e.op not in _FUNCTIONS:
+            result = self.out.constant(None)
+        else:
+            of_bools = e.op in ("and", "or", "not") or e.args[0].dtype == "bool"
+            args = [self.condition(a) if of_bools else self.value(a) for a in e.args]
+            result = self.out.compute(_FUNCTIONS[e.op], *args, compares=e.op in _COMPARE)
+        self._conditions[e] = result
+        return result
+
+    def define(self, symbol: str, value: Expr | None) -> None:
+        """A symbol takes a value; None: nothing is known of it."""
+        result = self.out.constant(None) if value is None else self.value(value)
+        self.forget({symbol})
+        self.out.assign(self.name(symbol), result)
+
+    def forget(self, symbols_set: set[str]) -> None:
+        """Conditions of these symbols no longer stand."""
+        self._conditions = {e: r for e, r in self._conditions.items() if not symbols(e) & symbols_set}
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Conditions computed inside hold inside only."""
+        before = dict(self._conditions)
+        yield
+        self._conditions = before

@@ -1,0 +1,89 @@
+"""What the emitter writes passes: the examples over their search spaces, every form of every operation, other
+spellings."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from cake.ptx.check import check
+from tests.codegen.forms import FORMS
+from tests.codegen.test_forms import FAST
+from tests.ptx.compiled import compile_kernel, edited, example, findings, needs_nvrtc, ptx_of, source_of
+
+pytestmark = needs_nvrtc
+
+POINTS = [
+    ("gemm", None, {}),
+    ("gemm", None, {"BN": 128, "STAGES": 6}),
+    ("gemm", None, {"BN": 192, "STAGES": 3, "GROUP": 1}),
+    ("softmax", "softmax", {}),
+    ("softmax", "softmax", {"COLS": 8192, "ROWS": 4}),
+    ("softmax", "softmax_long", {}),
+    ("rmsnorm", None, {"COLS": 16384, "ROWS": 1}),
+    ("attention", None, {}),
+    ("attention", None, {"D": 64, "BN": 176, "CAUSAL": False}),
+    ("attention", None, {"D": 256, "BN": 80, "LSE": True}),
+]
+SYNCHRONISING = ("wgmma", "tma", "matrix", "mma", "barrier", "flags", "scalars", "peer", "across", "atomic", "cp_async")
+
+
+@pytest.mark.parametrize(("name", "kernel", "constants"), POINTS, ids=lambda v: str(v) if v else "-")
+def test_examples(name: str, kernel: str | None, constants: dict[str, int]) -> None:
+    made = example(name, kernel, **constants)
+    assert check(made, compile_kernel(made)) == []
+
+
+@pytest.mark.parametrize(
+    ("form", "target"),
+    [
+        pytest.param(name, target, id=f"{name}-{target}", marks=() if name in FAST else pytest.mark.slow)
+        for name, (targets, _) in FORMS.items()
+        if any(word in name for word in SYNCHRONISING) or name in FAST
+        for target in targets
+    ],
+)
+def test_forms(form: str, target: str) -> None:
+    kernel = FORMS[form][1](target)
+    assert check(kernel, compile_kernel(kernel)) == []
+
+
+def test_cost() -> None:
+    kernel, ptx = example("attention"), ptx_of("attention")
+    best = float("inf")
+    for _ in range(3):
+        start = time.process_time()
+        assert check(kernel, ptx) == []
+        best = min(best, time.process_time() - start)
+    assert best < 0.5
+
+
+def test_comments_and_names_of_the_source() -> None:
+    text = source_of("gemm")
+    text = edited(text, r"// release", "// any other words", 0)
+    text = edited(text, r"\bab_wait\b", "position", 0)
+    text = edited(text, r"\bAB_FULL\b", "FILLED", 0)
+    text = edited(text, r"\brole_math\b", "second", 0)
+    text = edited(text, r"^#line.*\n", "", 0) if "#line" in text else text
+    assert check(example("gemm"), compile_kernel(example("gemm"), text)) == []
+
+
+def test_comments_and_names_of_the_ptx() -> None:
+    text = ptx_of("gemm")
+    text = edited(text, r"\$L__BB0_(\d+)", r"$OTHER_\1", 0)
+    text = edited(text, r"%r(\d+)", r"%x\1", 0)
+    text = edited(text, r"^\s*\.loc.*\n", "", 0)
+    text = edited(text, r"// begin inline asm", "// here", 0)
+    text = re.sub(r"\bagain\b", "repeat", text)
+    assert findings("gemm", text) == []
+
+
+def test_arithmetic_and_layout_of_the_code_do_not_matter() -> None:
+    text = ptx_of("gemm")
+    full = example("gemm").barrier("ab.full").offset
+    split = rf"\tadd.s32 \t\1, \2, {full - 76};\n\tadd.s32 \t\1, \1, 76;"
+    text = edited(text, rf"^\tadd\.s32 \t(%r\d+), (%r\d+), {full};", split)
+    text = edited(text, r"^\tbra\.uni \t(\$L__BB0_\d+);", r"\tbra.uni \tHOP;\n\nHOP:\n\tbra.uni \t\1;")
+    assert findings("gemm", text) == []
