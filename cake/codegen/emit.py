@@ -89,13 +89,19 @@ def _role(unit: KernelContext, role: x.Role) -> tuple[str, Writer]:
     name = unit.names.fresh(f"role_{role.name}")
     body = context.writer
     setup = [n for n in role.body if isinstance(n, x.SetMaxNReg)] if role.solo else []
-    rest = tuple(n for n in role.body if n not in setup)
+    # The cluster's barrier at the end: every lane comes, as `.aligned` wants; one that has left would count as well.
+    meet = role.body[-2:] if role.solo and any(isinstance(n, x.Cluster) for n in role.body[-2:]) else ()
+    rest = tuple(n for n in role.body[: len(role.body) - len(meet)] if n not in setup)
     if role.solo:
         for node in setup:  # every warp of the role gives up its registers; then one lane goes on alone
             emit_body(context, (node,))
         context.guard = "one"
         with body.block(f"if ({_solo(context)})"):
             emit_body(context, rest)
+        if meet:
+            context.guard = None
+            body.line("__syncwarp();")
+            emit_body(context, meet)
         body.span = None
     else:
         emit_body(context, rest)
@@ -126,7 +132,7 @@ def _prelude(context: RoleContext, out: Writer) -> None:
     values = {
         "cta": "blockIdx.x" if cluster == 1 else f"blockIdx.x / {cluster}",
         "grid": "gridDim.x" if cluster == 1 else f"gridDim.x / {cluster}",
-        "rank": "0" if cluster == 1 else f"blockIdx.x % {cluster}",
+        "rank": "0" if cluster == 1 else "cluster_rank()",
         "elected": "elect_one()",
         "thread": "32 * warp + lane" if context.warps > 1 else "lane",
         "frag_row": "16 * warp + lane / 4" if context.warps > 1 else "lane / 4",

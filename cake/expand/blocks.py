@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cake.diagnostics import Label, Span
+from cake.expand import clusters
 from cake.expand import expressions as ex
 from cake.expand.context import RoleContext
 from cake.expand.emission import emit_op
@@ -195,8 +196,7 @@ def tma_load(ctx: Context, e: s.Call) -> None:
     check_pair(ctx, shared, tensor, e.span)
     if tensor.storage.direction == "out":
         ctx.refuse("O504", f"`{tensor.storage.name}` is an output and is not read", e.span, help="declare it `inout`")
-    if "multicast" in bound:
-        _check_multicast(ctx, bound["multicast"])
+    share = clusters.multicast(ctx, bound["multicast"]) if "multicast" in bound else 1
     fill = ctx.fill
     if fill is None or shared.handle is not fill.handle:
         ctx.refuse(
@@ -210,27 +210,24 @@ def tma_load(ctx: Context, e: s.Call) -> None:
     note_write(ctx, shared, "tma.load", e.span)
     note_dims(ctx, shared, tensor, e.span)
     swizzle = ctx.kernel.buffers[shared.storage.name].swizzle
+    attrs = hint(ctx, bound.get("l2"))
+    if share > 1:
+        shared, tensor = clusters.share(ctx, shared, tensor, share, e.span)
+        attrs["multicast"] = (1 << share) - 1
     for i, copy in enumerate(copies(ctx, shared, tensor, e.span)):
-        fill.bytes += copy.bytes
+        fill.bytes += copy.bytes * share
         emit_op(
             ctx,
             x.Op(
                 op="tma.load",
                 executor="one",
                 operands={"dst": copy.shared, "src": copy.tensor},
-                attrs={"map": tensor_map(ctx, tensor, copy.box, swizzle, e.span), **hint(ctx, bound.get("l2"))},
+                attrs={"map": tensor_map(ctx, tensor, copy.box, swizzle, e.span), **attrs},
                 completion=x.ByBarrier(barrier=f"{fill.ring.name}.full", slot=fill.handle.slot, bytes=copy.bytes),
                 reason="written" if i == 0 else "panel",
                 span=e.span,
             ),
         )
-
-
-def _check_multicast(ctx: RoleContext, axis: s.Expr) -> None:
-    tiles = ctx.kernel.tiles
-    names = [a.name for a in tiles.axes] if tiles else []
-    if not isinstance(axis, s.Name) or axis.name not in names:
-        ctx.refuse("T003", "`multicast=` names an axis of `tiles`", axis.span, help=f"one of {', '.join(names)}")
 
 
 def _drain(ctx: RoleContext, e: s.Call, op: str, extra: tuple[str, ...]) -> None:

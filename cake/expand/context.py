@@ -40,7 +40,8 @@ class BufferInfo:
 class RingInfo:
     """A pipeline. ``arrivals``: contributions to the full barrier by each producer role's instances, known once its fills are
     expanded. ``mechanisms``: the operations that fill it, by role (a scan of the text, so that releases know whether the async
-    proxy refills the stage before the producer is expanded)."""
+    proxy refills the stage before the producer is expanded). ``multicast``: peers of the cluster write a part of each stage, so
+    releases go to all of them (from the same scan); ``generic``: some consumer reads it with ordinary loads."""
 
     name: str
     stages: int
@@ -49,6 +50,8 @@ class RingInfo:
     fields: dict[str, str]
     mechanisms: dict[str, set[str]] = field(default_factory=dict)
     arrivals: dict[str, int] = field(default_factory=dict)
+    multicast: bool = False
+    generic: bool = False
     span: Span | None = None
 
     @property
@@ -76,13 +79,17 @@ class RoleInfo:
 
 @dataclass
 class TilesInfo:
-    """The work list: its axes, and the statements that decode a position into the fields of a tile."""
+    """The work list: its axes, and the statements that decode a position into the fields of a tile. ``walked``: what each axis
+    counts in the walk: its values, or clusters of ``cluster`` neighbours on the axis ``clustered``."""
 
     schedule: str
     axes: tuple[s.Axis, ...]
     extents: dict[str, Expr]
     positions: Expr
     declaration: s.Tiles
+    walked: dict[str, Expr]
+    clustered: str | None = None
+    cluster: int = 1
 
 
 class KernelContext:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 
 from cake.diagnostics import Label, Span
+from cake.expand import clusters
 from cake.expand import expressions as ex
 from cake.expand.context import Abort, BufferInfo, KernelContext, RingInfo, RoleInfo, TilesInfo
 from cake.expand.values import Poison, RingName, Scalar, Storage, TurnName, Value
@@ -265,30 +266,33 @@ def bind_tiles(ctx: KernelContext) -> None:
     if not t.axes:
         ctx.refuse("T022", "`tiles` needs an axis", t.span, help="`i in extent`")
     extents: dict[str, Expr] = {}
+    walked: dict[str, Expr] = {}
+    sizes: dict[str, int] = {}
     positions: Expr = integer(1)
     for axis in t.axes:
         if axis.name in extents:
             ctx.refuse("T002", f"axis `{axis.name}` is declared twice", axis.span)
-        extents[axis.name] = ex.int_expr(ctx, axis.extent, "as an extent")
-        positions = (
-            extents[axis.name]
-            if positions == integer(1)
-            else Apply(op="*", args=(positions, extents[axis.name]), dtype="i32")
-        )
+        extents[axis.name] = walked[axis.name] = ex.int_expr(ctx, axis.extent, "as an extent")
         for a in axis.attrs:
-            _axis_attr(ctx, a)
+            n = _axis_attr(ctx, a)
+            if a.name == "cluster" and n > 1:
+                walked[axis.name] = clusters.along(ctx, extents[axis.name], n, sizes, a.span)
+                sizes[axis.name] = n
+        counted = walked[axis.name]
+        positions = (
+            counted if positions == integer(1) else Apply(op="*", args=(positions, counted), dtype="i32")
+        )
     for item in t.items:
         if not isinstance(item, s.Where) and item.name in ctx.env:
             ctx.error("T002", f"`{item.name}` is already declared", item.span, help="use another name")
-    ctx.tiles = TilesInfo(schedule, t.axes, extents, positions, t)
+    clustered, size = next(iter(sizes.items()), (None, 1))
+    ctx.tiles = TilesInfo(schedule, t.axes, extents, positions, t, walked, clustered, size)
 
 
-def _axis_attr(ctx: KernelContext, a: s.Attr) -> None:
+def _axis_attr(ctx: KernelContext, a: s.Attr) -> int:
     if a.name not in ("cluster", "grouped") or len(a.args) != 1:
         ctx.refuse("T015", f"an axis has `cluster(c)` and `grouped(g)`, not `{a.name}`", a.span)
-    n = ex.constant_int(ctx, a.args[0], f"`{a.name}`")
-    if a.name == "cluster" and n > 1:
-        ctx.error("T099", "clusters of more than one CTA are part of the language but not built yet", a.span)
+    return ex.constant_int(ctx, a.args[0], f"`{a.name}`")
 
 
 # ---- roles ----------------------------------------------------------------------------------------------------------

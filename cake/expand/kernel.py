@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping
 
 from cake.diagnostics import CakeError, Diagnostic, Findings, Label
+from cake.expand import clusters
 from cake.expand import declarations as d
 from cake.expand.constants import Value, bind_constants
 from cake.expand.context import Abort, KernelContext, RoleContext
@@ -90,12 +91,15 @@ def _expand(ctx: KernelContext, constants: Mapping[str, Value]) -> x.Kernel:
     buffers, end = layout_buffers(ctx)
     barriers, rings, end = layout_barriers(ctx, end)
     check_shared(ctx, buffers, end)
-    named = check_named(ctx, count)
+    named = clusters.named(ctx, check_named(ctx, count))
     tiles = ctx.tiles
     assert tiles is not None
+    roles = clusters.finish(ctx, roles)
     grid: Expr = tiles.positions
     if tiles.schedule == "persistent":
-        resident = Apply(op="*", args=(Sym(name="%sms"), Sym(name="%resident")), dtype="i32")
+        resident: Expr = Apply(op="*", args=(Sym(name="%sms"), Sym(name="%resident")), dtype="i32")
+        if tiles.cluster > 1:
+            resident = Sym(name="%clusters")
         grid = Apply(op="min", args=(tiles.positions, resident), dtype="i32")
     return x.Kernel(
         name=ctx.kernel.name,
@@ -109,6 +113,7 @@ def _expand(ctx: KernelContext, constants: Mapping[str, Value]) -> x.Kernel:
         schedule=tiles.schedule,  # type: ignore[arg-type]
         positions=_inline(ctx, tiles.positions),
         grid=_inline(ctx, grid),
+        cluster=tiles.cluster,
         threads=count,
         launch_registers=launch,
         shared_bytes=end,
@@ -117,7 +122,7 @@ def _expand(ctx: KernelContext, constants: Mapping[str, Value]) -> x.Kernel:
         named=tuple(named) if barriers or len(named) > 1 else (),
         rings=tuple(rings),
         maps=tuple(ctx.maps.values()),
-        entry=entry(barriers),
+        entry=clusters.entry(ctx, entry(barriers)),
         roles=tuple(roles),
         span=ctx.kernel.span,
     )
@@ -217,6 +222,7 @@ def scan_fills(ctx: KernelContext) -> None:
                     f = inner.func
                     if isinstance(f, s.Attribute) and isinstance(f.base, s.Name) and f.base.name == "tma":
                         kinds.add(f"tma.{f.name}")
+                        ring.multicast |= clusters.is_multicast(ctx, inner)
                     elif isinstance(f, s.Name) and f.name in ("store", "stmatrix", "cp_async"):
                         kinds.add(f.name)
 
@@ -245,6 +251,8 @@ def expand_role(ctx: KernelContext, do: s.Do, launch: int | None) -> x.Role:
                 executor="one", queue="bulk", keep=0, read=True, reason="drain: shared memory outlives its last store", span=do.span
             )
         )
+    for name in role.generic & set(ctx.rings):
+        ctx.rings[name].generic = True
     role.emit(x.Exit(reason="end of the role", span=do.span))
     body = prune(tuple(role.out))
     tiles = used_tiles(body)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from cake.diagnostics import Span
+from cake.expand import clusters
 from cake.expand import expressions as ex
 from cake.expand.context import RoleContext, State
 from cake.expand.functions import arguments
@@ -129,7 +130,7 @@ def decode(ctx: RoleContext, prefix: str, position: Sym, stmt: s.For) -> None:
         symbol = Sym(name=f"{prefix}.{name}")
         ctx.emit(x.Let(name=symbol.name, dtype="i32", value=value, reason="tiles", span=tiles.declaration.span))
         if name in tiles.extents:
-            ctx.facts.declare(symbol.name, 0, tiles.extents[name])
+            ctx.facts.declare(symbol.name, 0, clusters.bound(ctx, tiles, name))
             fields[name] = symbol
     outer: dict[str, Value] = dict(ctx.env)
     for name, e in fields.items():
@@ -180,13 +181,24 @@ def _is_load(e: s.Call) -> bool:
 
 def axis_values(ctx: RoleContext, prefix: str, position: Sym) -> list[tuple[str, Expr]]:
     """The axes' values from a position. The last axis is fastest; `grouped(g)` on an axis walks g of its values before the next
-    axis steps: group, next axis, member, later axes. The last group may have fewer members."""
+    axis steps: group, next axis, member, later axes. The last group may have fewer members. Along a clustered axis the walk counts
+    clusters, and a group is of as many clusters as hold g values."""
     tiles = ctx.kernel.tiles
     assert tiles is not None
     out: list[tuple[str, Expr]] = []
+
+    def put(name: str, value: Expr) -> None:
+        """An axis has its value; one along which CTAs form clusters counts clusters first."""
+        if name == tiles.clustered:
+            out.append((f"{name}.cluster", value))
+            value = _op("+", _mul(Sym(name=f"{prefix}.{name}.cluster"), integer(tiles.cluster)), clusters.RANK)
+        out.append((name, value))
+
     rest: Expr = position
     names = [a.name for a in tiles.axes]
     group = {a.name: _grouped(ctx, a) for a in tiles.axes}
+    if tiles.clustered is not None:
+        group[tiles.clustered] = -(-group[tiles.clustered] // tiles.cluster)
     i = 0
     while i < len(names):
         name = names[i]
@@ -194,25 +206,25 @@ def axis_values(ctx: RoleContext, prefix: str, position: Sym) -> list[tuple[str,
         span = 2 if grouped else 1
         inner: Expr = integer(1)
         for later in names[i + span :]:
-            inner = _mul(inner, tiles.extents[later])
+            inner = _mul(inner, tiles.walked[later])
         if not grouped:
             last = i + 1 == len(names)
-            out.append((name, rest if last else _op("//", rest, inner)))
+            put(name, rest if last else _op("//", rest, inner))
             if not last:
                 out.append((f"{name}.rest", _op("%", rest, inner)))
                 rest = Sym(name=f"{prefix}.{name}.rest")
             i += 1
             continue
         following, size = names[i + 1], group[name]
-        block = _mul(_mul(tiles.extents[following], integer(size)), inner)
+        block = _mul(_mul(tiles.walked[following], integer(size)), inner)
         first, count, within = (Sym(name=f"{prefix}.{name}.{part}") for part in ("first", "count", "within"))
         out.append((f"{name}.first", _mul(_op("//", rest, block), integer(size))))
-        out.append((f"{name}.count", _op("min", _op("-", tiles.extents[name], first), integer(size))))
+        out.append((f"{name}.count", _op("min", _op("-", tiles.walked[name], first), integer(size))))
         out.append((f"{name}.within", _op("%", rest, block)))
         per_next = _mul(count, inner)
-        out.append((following, _op("//", within, per_next)))
+        put(following, _op("//", within, per_next))
         member = _op("//", _op("%", within, per_next), inner) if inner != integer(1) else _op("%", within, per_next)
-        out.append((name, _op("+", first, member)))
+        put(name, _op("+", first, member))
         if i + 2 < len(names):
             out.append((f"{name}.rest", _op("%", within, inner)))
             rest = Sym(name=f"{prefix}.{name}.rest")

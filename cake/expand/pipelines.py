@@ -7,6 +7,7 @@ constant, except that a loop's first iteration may hold fewer (the releases in e
 from __future__ import annotations
 
 from cake.diagnostics import Label, Span
+from cake.expand import clusters
 from cake.expand import expressions as ex
 from cake.expand.context import Abort, FillState, RingInfo, RoleContext
 from cake.expand.functions import arguments
@@ -142,14 +143,14 @@ def release(ctx: RoleContext, ring: RingInfo, keep: int, span: Span) -> None:
 
 def _give_back(ctx: RoleContext, ring: RingInfo, back: int, span: Span) -> tuple[x.Stmt, ...]:
     slot = x.Slot(cursor=f"{ring.name}.wait", back=back)
-    barrier = f"{ring.name}.empty"
+    barrier, peers = f"{ring.name}.empty", clusters.writers(ctx.kernel, ring)
     if ctx.solo:
-        return (x.Arrive(executor="one", barrier=barrier, slot=slot, reason="release", span=span),)
+        return (x.Arrive(executor="one", barrier=barrier, slot=slot, peers=peers, reason="release", span=span),)
     steps: list[x.Stmt] = []
     if ring.name in ctx.generic and ring.refilled_async:
         steps.append(x.Fence(what="async_shared", reason="release: read generically, refilled by TMA", span=span))
     steps.append(x.SyncWarp(reason="release", span=span))
-    steps.append(x.Arrive(executor="warp", barrier=barrier, slot=slot, reason="release", span=span))
+    steps.append(x.Arrive(executor="warp", barrier=barrier, slot=slot, peers=peers, reason="release", span=span))
     return tuple(steps)
 
 

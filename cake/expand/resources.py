@@ -87,6 +87,8 @@ def layout_barriers(ctx: KernelContext, start: int) -> tuple[list[x.Barrier], li
         full, empty = f"{r.name}.full", f"{r.name}.empty"
         filled = sum(r.arrivals.get(p, 0) for p in r.producers)
         released = sum(_release_arrivals(ctx, c) for c in r.consumers)
+        if r.multicast and ctx.tiles is not None:
+            released *= ctx.tiles.cluster
         for name, count in ((full, filled), (empty, released)):
             barriers.append(x.Barrier(name=name, count=max(count, 1), slots=r.stages, offset=at, span=r.span))
             at += BARRIER_BYTES * r.stages

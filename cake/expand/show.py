@@ -96,9 +96,10 @@ def _cluster(k: x.Kernel) -> str:
 
 
 def _grid(k: x.Kernel) -> str:
+    unit = "cluster" if k.cluster > 1 else "CTA"
     if k.schedule == "persistent":
-        return "persistent: no more CTAs than are resident together"
-    return "once: a CTA for each position"
+        return f"persistent: no more {unit}s than are resident together"
+    return f"once: a {unit} for each position"
 
 
 def _warps(page: _Page, k: x.Kernel) -> None:

@@ -31,6 +31,7 @@ WHY = {
     "store ring gwait": "store ring: the engine has read the slot",
     "store ring fence": "store ring: what was written, before the engine reads it",
     "store ring named": "store ring: for the whole instance",
+    "cluster end": "no CTA leaves while peers may still signal it",
     "registers": "the role's register budget",
     "prologue": "barriers exist before anyone uses them",
     "tiles": "position to tile",

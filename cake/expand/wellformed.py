@@ -16,7 +16,7 @@ from cake.ir.elementwise import ELEMENTWISE
 from cake.ir.expr import Apply, Expr, Reg, Sym, walk
 from cake.ir.ops import OPS
 
-BUILT_IN = {"%cta", "%grid", "%rank", "%sms", "%resident"}
+BUILT_IN = {"%cta", "%grid", "%rank", "%sms", "%resident", "%clusters"}
 
 MOST_THREADS, MOST_SHARED, MOST_CTAS = 4096, 1 << 20, 64
 """Far past every device: what a target offers is checked elsewhere; these keep a reader from counting for ever."""

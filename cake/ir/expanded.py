@@ -446,7 +446,8 @@ class Role(Record):
 
 class Kernel(Record):
     """One launch. ``threads`` a CTA, ``cluster`` CTAs a cluster. ``positions`` is the number of tiles in the walk; ``grid`` the
-    number of clusters, an expression over dims, scalars, ``%sms`` and ``%resident`` (CTAs that fit an SM together).
+    number of clusters, an expression over dims, scalars, ``%sms`` and ``%resident`` (CTAs that fit an SM together), or
+    ``%clusters`` (clusters that the device holds together).
     ``launch_registers`` caps the registers of a thread at launch (``.maxnreg``); None leaves it to ptxas.
     Nothing here needs the surface text."""
 

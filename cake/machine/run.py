@@ -116,7 +116,7 @@ def _run(
     needed = None if computed else needed_tiles(kernel)
     computed = needed is None
     programs = compile_kernel(kernel, needed)
-    env = {**values, "%sms": SMS, "%resident": 1}
+    env = {**values, "%sms": SMS, "%resident": 1, "%clusters": SMS // kernel.cluster}
     grid = int(evaluate(kernel.grid, env))
     if kernel.schedule == "persistent":
         grid = min(grid, ctas)

@@ -36,7 +36,12 @@ CASES = [
     Case("no axis", "T022", ring("pass", "pass", tiles="tiles once:  # here\n    m0 = K"), ("axis",)),
     Case("axis twice", "T002", ring(tiles="tiles once:\n    m in cdiv(M, 64)\n    m in 2  # here"), ("`m`",)),
     Case("axis attribute", "T015", ring(tiles="tiles once:\n    m in cdiv(M, 64) tiled(2)  # here"), ("`tiled`", "grouped")),
-    Case("cluster", "T099", ring(tiles="tiles once:\n    m in cdiv(M, 64) cluster(2)  # here"), ("clusters",)),
+    Case(
+        "cluster",
+        "T099",
+        ring(tiles="tiles once:\n    m in cdiv(M, 64) cluster(2)\n    n in 2 cluster(2)  # here"),
+        ("clusters",),
+    ),
     Case("axis hides a definition", "T002", ring(tiles="tiles once:\n    m in cdiv(M, 64)\n    kt = 3  # here"), ("`kt`",)),
     Case("extent of a float", "T005", ring(tiles="tiles once:\n    m in 2.0  # here"), ("integer",)),
     Case("role twice", "T002", ring(roles="role load: warps 4\nrole math: warps 4\nrole math: warps 4  # here"), ("`math`",)),

@@ -113,7 +113,15 @@ __device__ __forceinline__ void barrier_arrive_expect(uint32_t barrier, uint32_t
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
 }
 
-// Arrive on the same barrier of another CTA of the cluster.
+// The rank of this CTA in its cluster: what multicast masks and `mapa` count.
+__device__ __forceinline__ int cluster_rank()
+{
+    int rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// Arrive on the same barrier of a CTA of the cluster. At CTA scope it counts there and costs no memory barrier.
 __device__ __forceinline__ void barrier_arrive_peer(uint32_t barrier, uint32_t rank, uint32_t count)
 {
     asm volatile(
