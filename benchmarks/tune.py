@@ -1,16 +1,17 @@
-"""Choose constants by measuring every declared point of a kernel, shape by shape, then compare the choice with the peer.
+"""Choose constants by measuring every declared point of a kernel, shape by shape, and compare the choice with the peer.
 
     python benchmarks/tune.py build DIRECTORY [--only gemm]     anywhere: builds all points of the examples' search sets
     python benchmarks/tune.py run DIRECTORY --out OUT           on a GPU: one process a kernel, under a watchdog
 
-Points are timed in turn, from a cold L2, in rounds, so that drift of the clocks meets all alike. The best few of each shape are
-then paired with the peer, since a hot card ranks them by energy too, and the one with the best ratio is measured by the protocol
-(pairs, intervals, noise floor).
+Points are timed in turn, from a cold L2, in rounds, so that drift of the clocks meets all alike. The best few of each
+shape are then paired with the peer, since a hot card ranks them by energy too, and the one with the best ratio is
+measured by the protocol (pairs, intervals, noise floor).
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import sys
@@ -22,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import protocol
 from benchmarks.gpu_smoke import _error, _fresh, constants_of
-from benchmarks.problems import PROBLEMS, Shape
+from benchmarks.problems import PROBLEMS, Constants, Problem, Shape
 from cake.diagnostics import CakeError
 from cake.runtime import load, watchdog
 
@@ -82,52 +83,61 @@ def build_points(directory: Path, names: list[str]) -> None:
 
 def tune(directory: str, problem_name: str, pairs: int, progress: str) -> None:
     """Tune every timed shape of one kernel; a line of JSON each."""
-    import torch
-
     artifacts = sorted(p.parent for p in Path(directory).glob("*/manifest.json"))
     kernels = [(load(a), constants_of(a)) for a in artifacts]
     problem = PROBLEMS[problem_name]
-    flush = torch.empty(protocol.FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     shapes: dict[Shape, None] = {}
     for _, constants in kernels:
         shapes.update(dict.fromkeys(problem.timed(constants)))
     for shape in shapes:
         able = [(k, c) for k, c in kernels if shape in problem.timed(c)]
-        ours = _fresh(torch, problem, shape, 3, able[0][1])
-        times: list[list[float]] = [[] for _ in able]
-        for round_ in range(ROUNDS + 1):
-            for i, (kernel, _) in enumerate(able):
-                taken = protocol.timed(torch, [lambda kernel=kernel: kernel(*ours)], flush)[0]  # type: ignore[misc]
-                if round_:
-                    times[i].append(taken)
-        medians = [statistics.median(t) for t in times]
-        order = sorted(range(len(able)), key=medians.__getitem__)
-        constants = able[order[0]][1]
-        peer = [t.clone() if i in problem.outputs(constants) else t for i, t in enumerate(ours)]
-        call = problem.peer(torch, peer, constants)
-
-        def ratio(i: int) -> float:
-            kernel = able[i][0]
-            a, b = protocol.paired(torch, lambda: kernel(*ours), call, pairs=FINAL_PAIRS, flush=flush)
-            return statistics.median(y / x for x, y in zip(a, b, strict=True))
-
-        chosen = max(order[:FINALISTS], key=ratio)
-        best, constants = able[chosen]
-        result = protocol.compare(torch, lambda: best(*ours), call, pairs=pairs)
-        work = problem.work(shape, constants)
-        record = {
-            "shape": shape,
-            "constants": constants,
-            "unit": problem.unit,
-            "rate": work / result.ours_us.median / 1e6,
-            "peer_rate": work / result.peer_us.median / 1e6,
-            "peer": problem.peer_name,
-            "recheck": _error(torch, problem, ours, constants) if work < 2e11 else None,
-            "points": [{"constants": able[i][1], "us": medians[i], "samples": times[i]} for i in order],
-            **asdict(result),
-        }
+        record = tune_shape(problem, shape, able, pairs)
         with open(progress, "a", encoding="utf-8") as f:
             f.write(json.dumps(record) + "\n")
+
+
+def tune_shape(problem: Problem, shape: Shape, able: list[tuple[Any, Constants]], pairs: int) -> dict[str, Any]:
+    """Measure every point that takes the shape, and the best against the peer."""
+    import torch
+
+    flush = torch.empty(protocol.FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    ours = _fresh(torch, problem, shape, 3, able[0][1])
+    times = rounds(torch, able, ours, flush)
+    medians = [statistics.median(t) for t in times]
+    order = sorted(range(len(able)), key=medians.__getitem__)
+    constants = able[order[0]][1]
+    peer = [t.clone() if i in problem.outputs(constants) else t for i, t in enumerate(ours)]
+    call = problem.peer(torch, peer, constants)
+
+    def ratio(i: int) -> float:
+        a, b = protocol.paired(torch, lambda: able[i][0](*ours), call, pairs=FINAL_PAIRS, flush=flush)
+        return statistics.median(y / x for x, y in zip(a, b, strict=True))
+
+    best, constants = able[max(order[:FINALISTS], key=ratio)]
+    result = protocol.compare(torch, lambda: best(*ours), call, pairs=pairs)
+    work = problem.work(shape, constants)
+    return {
+        "shape": shape,
+        "constants": constants,
+        "unit": problem.unit,
+        "rate": work / result.ours_us.median / 1e6,
+        "peer_rate": work / result.peer_us.median / 1e6,
+        "peer": problem.peer_name,
+        "recheck": _error(torch, problem, ours, constants) if work < 2e11 else None,
+        "points": [{"constants": able[i][1], "us": medians[i], "samples": times[i]} for i in order],
+        **asdict(result),
+    }
+
+
+def rounds(torch: Any, able: list[tuple[Any, Constants]], ours: list[Any], flush: Any) -> list[list[float]]:
+    """Each point's times, in microseconds; the first round warms up."""
+    times: list[list[float]] = [[] for _ in able]
+    for round_ in range(ROUNDS + 1):
+        taken = protocol.timed(torch, [functools.partial(kernel, *ours) for kernel, _ in able], flush)
+        if round_:
+            for mine, us in zip(times, taken, strict=True):
+                mine.append(us)
+    return times
 
 
 def run_all(directory: Path, out: Path, names: list[str], pairs: int) -> int:
@@ -157,7 +167,8 @@ def run_all(directory: Path, out: Path, names: list[str], pairs: int) -> int:
             chosen = {k: v for k, v in r["constants"].items() if k in r["points"][0]["constants"]}
             print(
                 f"{name} {'x'.join(map(str, r['shape'])):>20} {r['rate']:8.2f} {r['peer_rate']:8.2f} {r['unit']} "
-                f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}] noise {r['noise']['median']:.3f} {chosen}",
+                f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}] noise {r['noise']['median']:.3f} "
+                f"{chosen}",
                 flush=True,
             )
     return failed
