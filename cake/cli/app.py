@@ -109,7 +109,10 @@ def build(
         list[str] | None, typer.Option("--emit", metavar="cu,ptx,cubin,sass,expand", help="What to write.")
     ] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="DIR", help="Where to write (default ./build/<stem>).")
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Where to write (default build/FILE, or build/FILE/KERNEL)."
+        ),
     ] = None,
     allow: Annotated[
         list[str] | None, typer.Option("--allow", metavar="CODE", help="Build in spite of this finding.")
@@ -117,7 +120,7 @@ def build(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Compile a kernel and report what it uses."""
+    """Compile a kernel and report what it uses; all kernels of a file, a directory each, unless --kernel names one."""
     from cake.cli.artifacts import build_file
 
     found, result, text = build_file(

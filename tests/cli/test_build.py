@@ -45,6 +45,72 @@ def test_places_that_cannot_be_written(cake: Cake, gemm: Path) -> None:
         assert cake("build", "gemm.cake", "BN=128", "-o", place, "--json").codes == ["G010"]
 
 
+KERNEL = """
+kernel {name}(x: f32[M, N], out y: f32[M, N]) for sm_90a:
+    const COLS: {{512, 1024}} = 512
+    {more}
+    where N % 4 == 0, N <= COLS
+
+    tiles once:
+        r in M
+
+    role row: warps 4
+
+    do row:
+        v: f32[1, COLS] spread(4)
+        for t in tiles:
+            ok = cols(v) < N
+            v = load(x[t.r, cols(v)], where=ok, other=0.0)
+            store(y[t.r, cols(v)], v, where=ok)
+"""
+SEQUENCE = """
+sequence both(x: f32[M, N], out y: f32[M, N]):
+    one(x, y)
+"""
+
+
+@pytest.fixture
+def several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with pair.cake: two kernels, and a sequence."""
+    one, two = KERNEL.format(name="one", more=""), KERNEL.format(name="two", more="const EXTRA: {1, 2} = 1")
+    (tmp_path / "pair.cake").write_text(one + two + SEQUENCE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_all_kernels_of_a_file(cake: Cake, several: Path) -> None:
+    done = cake("build", "pair.cake", "COLS=1024", "EXTRA=2", "--json")
+    assert done.code == 0, done.out
+    result = done.json["result"]
+    assert [k["directory"] for k in result["kernels"]] == ["build/pair/one", "build/pair/two"]
+    assert [k["constants"] for k in result["kernels"]] == [{"COLS": 1024}, {"COLS": 1024, "EXTRA": 2}]
+    assert result["skipped"] == ["both"]
+    for name in ("one", "two"):
+        assert json.loads((Path("build/pair") / name / "manifest.json").read_text())["name"] == name
+    text = cake("build", "pair.cake", "-o", "out").out
+    assert "out/one" in text and "out/two" in text and "both: sequences are not built yet" in text
+
+
+def test_one_kernel_of_several(cake: Cake, several: Path) -> None:
+    result = cake("build", "pair.cake", "-k", "two", "--json").json["result"]
+    assert (result["kernel"], result["directory"]) == ("two", "build/pair/two")
+    assert not Path("build/pair/one").exists()
+    assert cake("build", "pair.cake", "-k", "two", "-o", "out", "--json").json["result"]["directory"] == "out"
+    for command in ("expand", "run"):
+        assert cake(command, "pair.cake", "--json").codes == ["T018"]
+
+
+def test_one_wrong_kernel_does_not_keep_the_others(cake: Cake, several: Path) -> None:
+    path = Path("pair.cake")
+    path.write_text(path.read_text().replace("store(y[t.r", "store(z[t.r", 1))
+    done = cake("build", "pair.cake", "--json")
+    assert done.code == 1 and done.codes == ["T001"]
+    assert [k["kernel"] for k in done.json["result"]["kernels"]] == ["two"]
+    assert cake("build", "pair.cake", "COL=1", "--json").codes == ["T001"]
+    path.write_text(path.read_text().replace("kernel two", "kernel one"))
+    assert cake("build", "pair.cake", "--json").codes == ["T002"]
+
+
 def test_compile(gemm: Path) -> None:
     kernel = package.compile("gemm.cake", BN=128)
     assert kernel.signature == ("a", "b", "c") and kernel.kernel.constants["BN"] == 128
