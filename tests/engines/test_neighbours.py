@@ -1,0 +1,45 @@
+"""Where the engines and the order reading would disagree on a frozen program, the neighbour that shows why it is refused."""
+
+from __future__ import annotations
+
+from cake.ir import expanded as x
+from cake.machine.order import check
+from cake.verify.oracle import attack
+from cake.verify.search import search
+from tests.litmus import build as b
+from tests.litmus.build import R32, Smem, elements
+from tests.litmus.catalogue import kernel
+from tests.litmus.test_litmus import arguments
+
+
+def mixed(ids: tuple[int, int]) -> x.Kernel:
+    """Program 33 with something to hand over: p writes and q reads, r writes and s reads."""
+    names = {"p": ("left", "x", True), "q": ("left", "x", False), "r": ("right", "y", True), "s": ("right", "y", False)}
+    roles = []
+    for name, (barrier, line, writes) in names.items():
+        at = elements(line)
+        body = (b.write(at, 32), b.sync(barrier)) if writes else (b.sync(barrier), b.read(at, 32))
+        roles.append(b.role(name, *body, tiles={"r": R32}))
+    pairs = tuple(x.NamedBarrier(name=n, id=i, threads=64) for n, i in zip(("left", "right"), ids, strict=True))
+    return b.kernel("mixed", roles, smem={"x": Smem((1, 32)), "y": Smem((1, 32))}, named=pairs)
+
+
+def test_mixed_generations() -> None:
+    """P114 refuses program 33, which has no data: the engines find that its generations mix, and nothing that suffers. With
+    data there is a read before the write (PTX ISA 9.7.13.1: whoever comes completes the generation)."""
+    k = kernel("33_two_named_barriers_on_one_id")
+    found = search(k, arguments(k))
+    assert found.verdict == "clean" and any("meets others" in line for line in found.trace)
+    assert attack(k, arguments(k), 16).verdict == "clean"
+    for ids, bad in (((1, 1), True), ((1, 2), False)):
+        k = mixed(ids)
+        assert search(k, {}).broken == bad
+        assert attack(k, {}, 16).broken == bad
+        assert {d.code for d in check(k, {}, ctas=1)} == ({"P114"} if bad else set())
+
+
+def test_limit() -> None:
+    """An exploration that is cut off says so."""
+    k = kernel("34b_pingpong_with_turns")
+    found = search(k, arguments(k), limit=20)
+    assert (found.verdict, found.kind) == ("unknown", "U906")
