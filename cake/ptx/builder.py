@@ -45,9 +45,16 @@ class Builder:
         """``name := value``."""
         self.here.steps.append(Set(name, same, (value,), step))
 
-    def event(self, *head: Any, args: tuple[Operand, ...] = (), star: bool = False, where: Any = None) -> None:
+    def event(
+        self,
+        *head: Any,
+        args: tuple[Operand, ...] = (),
+        star: bool = False,
+        where: Any = None,
+        extra: tuple[Operand, ...] = (),
+    ) -> None:
         """A letter."""
-        self.here.steps.append(Event(head, args, star=star, where=where))
+        self.here.steps.append(Event(head, args, star=star, where=where, extra=extra))
 
     def end(self) -> None:
         """The thread ends here; what is written next is not reached."""

@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from cake.diagnostics import CakeError, Diagnostic
 from cake.ir import expanded as x
 from cake.ir.dtypes import DTYPES
-from cake.ir.expr import Reg
-from cake.ir.layout import TileType
+from cake.ir.expr import Expr, Reg
+from cake.ir.layout import TileType, register_map
 from cake.ptx import shared
 from cake.ptx.builder import Builder
-from cake.ptx.compare import difference
-from cake.ptx.explore import Automaton, Explorer, Undecided
+from cake.ptx.driver import Subject, Thread, differences
 from cake.ptx.flow import Operand, Program
-from cake.ptx.lower import Invariants, lower, thread_inputs
-from cake.ptx.reader import PtxError, read
-from cake.ptx.report import HELP, finding
-from cake.ptx.scalars import Scalars
-from cake.ptx.slicing import slice_program
-from cake.ptx.values import Peer, Value
+from cake.ptx.scalars import Scalars, evaluate
+from cake.ptx.values import SPACE, Peer, Value, mul, select, word
 
 VERSION = 1
 """Of the check: what a cache remembers as checked by another version is checked again."""
@@ -38,27 +33,17 @@ _POLICY = {
 """createpolicy.fractional for the whole access (9.7.9.19)."""
 
 
-@dataclass(frozen=True)
-class Thread:
-    """A kind of thread of the expanded kernel. ``first``: in the first warp of its instance; ``leader``: in warp 0."""
-
-    role: int
-    instance: int
-    first: bool
-    leader: bool
-    elected: bool
-
-
 class Expected:
     """The reduced program of one kind of thread."""
 
-    def __init__(self, kernel: x.Kernel, thread: Thread) -> None:
+    def __init__(self, kernel: x.Kernel, thread: Thread, stars: frozenset[str]) -> None:
         self.kernel, self.thread = kernel, thread
         self.role = kernel.roles[thread.role]
         self.out = Builder()
         self.scalars = Scalars(self.out)
         if self.role.var is not None:
             self.scalars.fixed[self.role.var] = thread.instance
+        self.stars = stars
         self.hopper = not kernel.target.startswith("sm_8")
 
     def program(self) -> Program:
@@ -242,8 +227,8 @@ class Expected:
         elif name in ("tma.store", "tma.reduce"):
             self._store(node)
         elif name == "tma.prefetch":
-            for _ in self._boxes(node, node.ref("src"), None):
-                out.event(name, f"{len(node.ref('src').subs)}d", args=(self._map(node),), where=node)
+            for _, starts in self._boxes(node, node.ref("src"), None):
+                out.event(name, f"{len(node.ref('src').subs)}d", args=(self._map(node),), where=node, extra=starts)
         elif name == "wgmma":
             self._wgmma(node)
         elif name in ("ldmatrix", "stmatrix"):
@@ -260,13 +245,16 @@ class Expected:
             for _ in range(rows // 16 * (cols // 8) * (depth // 16)):
                 out.event("mma", "m16n8k16", node.reg("a").dtype, where=node)
         elif name == "cp_async":
-            out.event("cp.async", args=(16,), star=True, where=node)
+            count = copies(self.kernel, node, self.role.threads)
+            for _ in range(count or 1):
+                out.event("cp.async", args=(16,), star="cp.async" in self.stars, where=node)
             if isinstance(node.completion, x.ByBarrier):
                 at = self._barrier(node.completion.barrier, node.completion.slot)
                 out.event("cp.async.arrive", args=(at,), where=node)
         elif name == "atomic":
             space = "global" if self.kernel.tensor(node.ref("dst").base) else "shared"
-            out.event("red", space, star=True, where=node)
+            for _ in range(updates(node, self.role.threads) or 1):
+                out.event("red", space, star="red" in self.stars, where=node)
         elif name == "signal":
             out.event("flag", "store", "release", "gpu", where=node)
         elif name == "wait_until":
@@ -274,7 +262,26 @@ class Expected:
             out.event("flag", "load", "acquire", "gpu", where=node)
             out.close_loop(head, out.constant(None))
         elif name == "load_scalar":
-            self.scalars.define(node.sym("dst").name, None)
+            self._load_scalar(node)
+
+    def _load_scalar(self, node: x.Op) -> None:
+        """A word of an input: known in sampled launches only."""
+        dst, src = node.sym("dst"), node.ref("src")
+        tensor = self.kernel.tensor(src.base)
+        if tensor is None or tensor.dtype != "i32" or tensor.strided:
+            self.scalars.define(dst.name, None)
+            return
+        index: Operand = 0
+        for sub, extent in zip(src.subs, tensor.shape, strict=True):
+            scaled = self.out.compute(mul(64), index, self.scalars.value(extent))
+            index = self.scalars.plus(scaled, self.scalars.value(_at(sub)))
+        base = (self.kernel.tensors.index(tensor) + 1) << SPACE
+        value = self.out.compute(lambda i: word(base + 4 * i) if type(i) is int else None, index)
+        if (where := node.expr("where")) is not None:
+            other = node.expr("other")
+            rest: Operand = self.scalars.value(other) if other is not None else 0
+            value = self.out.compute(select, value, rest, self.scalars.condition(where))
+        self.scalars.define(dst.name, value)
 
     def _extent(self, reg: Reg) -> tuple[int, int]:
         """Rows and columns of a register tile or of its part."""
@@ -296,8 +303,7 @@ class Expected:
         slot = self._slot(ref.slot, b.slots, base, b.slot_bytes) if ref.slot is not None else base
         starts: list[Operand] = []
         for n, s in enumerate(ref.subs):
-            assert isinstance(s, x.Point | x.Range)
-            at = self.scalars.value(s.start if isinstance(s, x.Range) else s.at)
+            at = self.scalars.value(_at(s))
             starts.append(self.scalars.plus(at, (moved or {}).get(n, 0)))
 
         def address(slot: Value, *index: Value) -> Value:
@@ -314,22 +320,26 @@ class Expected:
         number = [m.name for m in self.kernel.maps].index(str(node.attrs["map"]))
         return self.out.constant(f"map {number}")
 
-    def _boxes(self, node: x.Op, tensor: x.Ref, ref: x.Ref | None) -> list[Operand]:
-        """The shared address of each box of a copy."""
+    def _boxes(self, node: x.Op, tensor: x.Ref, ref: x.Ref | None) -> list[tuple[Operand, tuple[Operand, ...]]]:
+        """The shared address and the coordinates (from the last axis to the first) of each box of a copy."""
         box = next(m.box for m in self.kernel.maps if m.name == node.attrs["map"])
         sizes = [s.size if isinstance(s, x.Range) else 1 for s in tensor.subs]
         kept = [n for n, s in enumerate(tensor.subs) if isinstance(s, x.Range)]
-        out: list[Operand] = []
+        starts = [self.scalars.value(_at(s)) for s in tensor.subs]
+        out: list[tuple[Operand, tuple[Operand, ...]]] = []
         for steps in itertools.product(*(range(math.ceil(n / b)) for n, b in zip(sizes, box, strict=True))):
+            moved = [self.scalars.plus(a, n * b) for a, n, b in zip(starts, steps, box, strict=True)]
+            coordinates = tuple(reversed(moved))
             if ref is None:
-                out.append(0)
+                out.append((0, coordinates))
                 continue
             ranges = [n for n, s in enumerate(ref.subs) if isinstance(s, x.Range)]
             pairs = list(zip(kept, ranges, strict=False))
             if len(kept) != len(ranges):
                 wide = [n for n in kept if sizes[n] > 1]
                 pairs = list(zip(wide, [n for n in ranges if _size(ref.subs[n]) > 1], strict=True))
-            out.append(self._start(ref, {there: steps[here] * box[here] for here, there in pairs}))
+            at = self._start(ref, {there: steps[here] * box[here] for here, there in pairs})
+            out.append((at, coordinates))
         return out
 
     def _policy(self, node: x.Op) -> tuple[str, tuple[Operand, ...]]:
@@ -341,17 +351,19 @@ class Expected:
         mask = int(node.attrs.get("multicast", 0))
         hint, policy = self._policy(node)
         barrier, source = self._barrier(node.completion.barrier, node.completion.slot), self._map(node)
-        for address in self._boxes(node, node.ref("src"), node.ref("dst")):
+        for address, at in self._boxes(node, node.ref("src"), node.ref("dst")):
             args = (address, source, barrier, *((mask,) if mask else ()), *policy)
             kind = "multicast" if mask else "own"
-            self.out.event("tma.load", f"{len(node.ref('src').subs)}d", kind, hint, args=args, where=node)
+            rank = f"{len(node.ref('src').subs)}d"
+            self.out.event("tma.load", rank, kind, hint, args=args, where=node, extra=at)
 
     def _store(self, node: x.Op) -> None:
         hint, policy = self._policy(node)
         kind = str(node.attrs["function"]) if node.op == "tma.reduce" else "store"
-        for address in self._boxes(node, node.ref("dst"), node.ref("src")):
+        for address, at in self._boxes(node, node.ref("dst"), node.ref("src")):
             args = (self._map(node), address, *policy)
-            self.out.event("tma.store", f"{len(node.ref('dst').subs)}d", kind, hint, args=args, where=node)
+            rank = f"{len(node.ref('dst').subs)}d"
+            self.out.event("tma.store", rank, kind, hint, args=args, where=node, extra=at)
 
     def _wgmma(self, node: x.Op) -> None:
         """One instruction for each block of 64 rows and each 32 bytes of K (9.7.15.5)."""
@@ -400,22 +412,66 @@ class _Matrix:
         )
 
 
+def _at(sub: x.Sub) -> Expr:
+    """Where a subscript of a block operation starts."""
+    assert isinstance(sub, x.Point | x.Range), "an index tile in a block operation"
+    return sub.start if isinstance(sub, x.Range) else sub.at
+
+
 def _size(sub: x.Sub) -> int:
     return sub.size if isinstance(sub, x.Range) else 1
+
+
+def copies(kernel: x.Kernel, node: x.Op, threads: int) -> int | None:
+    """Instructions a thread of a cp_async; None where they differ between threads."""
+    dst = node.ref("dst")
+    pieces = math.prod(_size(s) for s in dst.subs) * DTYPES[kernel.buffer(dst.base).dtype].bytes // 16
+    return None if pieces % threads else pieces // threads
+
+
+def updates(node: x.Op, threads: int) -> int | None:
+    """Instructions a thread of an atomic; None where they differ between threads or depend on a predicate."""
+    t = node.type
+    if t is None or node.expr("where") is not None or t.rows == 1 or t.cols in (1, 4):
+        return None
+    whole = t.layout.kind == "spread" and t.rows * t.cols % (threads * t.layout.vector) == 0
+    return register_map(t, threads).count if whole or t.layout.kind in ("frag", "rowwise") else None
+
+
+def varying(kernel: x.Kernel) -> frozenset[str]:
+    """The operations of which only the presence is compared, because a thread's number of instructions varies."""
+    out: set[str] = set()
+    for role in kernel.roles:
+        for node in _statements(role.body):
+            if not isinstance(node, x.Op):
+                continue
+            if node.op == "cp_async" and copies(kernel, node, role.threads) is None:
+                out.add("cp.async")
+            if node.op == "atomic" and updates(node, role.threads) is None:
+                out.add("red")
+    return frozenset(out)
+
+
+def _statements(body: tuple[x.Stmt, ...]) -> Iterator[x.Stmt]:
+    """Every statement, also inside loops and conditions."""
+    for node in body:
+        yield node
+        if isinstance(node, x.For):
+            yield from _statements(node.body)
+        elif isinstance(node, x.If):
+            yield from _statements(node.then + node.orelse)
 
 
 def assigned(body: tuple[x.Stmt, ...]) -> set[str]:
     """Scalars that statements set."""
     out: set[str] = set()
-    for node in body:
+    for node in _statements(body):
         if isinstance(node, x.Let):
             out.add(node.name)
+        elif isinstance(node, x.For):
+            out.add(node.var)
         elif isinstance(node, x.Op) and node.op == "load_scalar":
             out.add(node.sym("dst").name)
-        elif isinstance(node, x.For):
-            out |= {node.var} | assigned(node.body)
-        elif isinstance(node, x.If):
-            out |= assigned(node.then) | assigned(node.orelse)
     return out
 
 
@@ -431,54 +487,36 @@ def thread_of(kernel: x.Kernel, warp: int, elected: bool) -> Thread:
     raise KeyError(warp)
 
 
-def expected_automaton(kernel: x.Kernel, thread: Thread) -> Automaton:
-    """The automaton of a kind of thread of the expanded kernel."""
-    program = Expected(kernel, thread).program()
-    slice_program(program)
-    return Explorer(program).run({})
+def subject(kernel: x.Kernel) -> Subject:
+    """What the comparison needs to know of a kernel."""
+
+    stars = varying(kernel)
+
+    def expected(thread: Thread) -> Program:
+        return Expected(kernel, thread, stars).program()
+
+    # The launch passes tensors, scalars, dims, strides and maps, in that order.
+    return Subject(
+        name=kernel.name,
+        span=kernel.span,
+        warps=kernel.threads // 32,
+        elects=not kernel.target.startswith("sm_8"),
+        cluster=kernel.cluster,
+        tensors=len(kernel.tensors),
+        scalars=[*(s.name for s in kernel.scalars), *(d.name for d in kernel.dims)],
+        sampled=[*(s.name for s in kernel.scalars if s.dtype == "i32"), *(d.name for d in kernel.dims)],
+        thread=lambda warp, elected: thread_of(kernel, warp, elected),
+        expected=expected,
+        stars=stars,
+        positions=lambda known: evaluate(kernel.positions, known),
+        roles=[(role.name, role.span or kernel.span) for role in kernel.roles],
+    )
 
 
 def check(kernel: x.Kernel, ptx: str) -> list[Diagnostic]:
     """Findings of the translation: for each role the first kind of thread whose compiled code may do another sequence
     of synchronising and data-moving instructions than the expanded kernel, or may not do one that it does."""
-    found: list[Diagnostic] = []
-    try:
-        functions = read(ptx)
-        if len(functions) != 1:
-            raise PtxError(f"{len(functions)} entries")
-        program = lower(functions[0])
-        slice_program(program)
-        explorer = Explorer(program)
-        compared: set[tuple[tuple[Value, ...], Thread]] = set()
-        expected: dict[Thread, Automaton] = {}
-        wrong: set[int] = set()
-        elects = not kernel.target.startswith("sm_8")
-        invariants = Invariants(program, thread_inputs(0, True, elects))
-        for warp, elected in itertools.product(range(kernel.threads // 32), (True, False)):
-            thread, inputs = thread_of(kernel, warp, elected), thread_inputs(warp, elected, elects)
-            key = (invariants.of(inputs), thread)
-            if key in compared or thread.role in wrong:
-                continue
-            compared.add(key)
-            if thread not in expected:
-                expected[thread] = expected_automaton(kernel, thread)
-            what = difference(explorer.run(inputs), expected[thread])
-            if what is not None:
-                wrong.add(thread.role)
-                role = kernel.roles[thread.role]
-                place = role.span or kernel.span
-                found.append(finding(role.name, warp, elected, what, functions[0].files, place))
-    except (PtxError, Undecided) as e:
-        found.append(
-            Diagnostic(
-                code="P119",
-                severity="error",
-                message=f"The compiled code of `{kernel.name}` could not be compared with the checked kernel: {e}.",
-                span=kernel.span,
-                help=HELP,
-            )
-        )
-    return found
+    return differences(subject(kernel), ptx)
 
 
 def require(kernel: x.Kernel, ptx: str) -> None:

@@ -56,7 +56,7 @@ def event_of(i: Instruction, split: Split, resolve: Resolve) -> Event | None:
     if base == "setmaxnreg":
         return Event(("setmaxnreg", "inc" if ".inc." in op else "dec"), args(0), where=i)
     if base == "red":
-        return Event(("red", "shared" if "shared" in op else "global"), star=True, where=i)
+        return Event(("red", "shared" if "shared" in op else "global"), where=i)
     if base in ("ld", "st"):
         found = _SCOPE.search(op)
         return Event(("flag", "load" if base == "ld" else "store", *(found.groups() if found else ())), where=i)
@@ -80,8 +80,13 @@ class _Args:
         return tuple(out)
 
     def vector(self, n: int) -> tuple[Operand, ...]:
-        """The registers of ``[a, {...}]``: its address alone."""
+        """The address in ``[a, {...}]``."""
         return (self.resolve(self.ops[n][1:].split(",", 1)[0].rstrip("]")),)
+
+    def coordinates(self, n: int) -> tuple[Operand, ...]:
+        """The vector in ``[a, {...}]``."""
+        inner = self.ops[n].partition("{")[2].partition("}")[0]
+        return tuple(self.resolve(t) for t in inner.split(",")) if inner else ()
 
 
 def _scope(op: str, default: tuple[str, str]) -> tuple[str, str]:
@@ -138,13 +143,13 @@ def _copy(i: Instruction, ops: list[str], args: _Args) -> Event:
         multicast = "multicast" if "multicast::cluster" in op else "own"
         rest = tuple(range(3, len(ops)))
         found = args(0) + args.vector(1) + args(2, *rest)
-        return Event(("tma.load", rank, multicast, hint), found, where=i)
+        return Event(("tma.load", rank, multicast, hint), found, where=i, extra=args.coordinates(1))
     if op.startswith("cp.async.bulk.prefetch.tensor"):
-        return Event(("tma.prefetch", rank), args.vector(0), where=i)
+        return Event(("tma.prefetch", rank), args.vector(0), where=i, extra=args.coordinates(0))
     if op.startswith(("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor")) and "bulk_group" in op:
         kind = next((p for p in parts if p in ("add", "min", "max")), "") if "reduce" in parts else "store"
         found = args.vector(0) + args(*range(1, len(ops)))
-        return Event(("tma.store", rank, kind, hint), found, where=i)
+        return Event(("tma.store", rank, kind, hint), found, where=i, extra=args.coordinates(0))
     if op.startswith("cp.async.bulk.commit_group"):
         return Event(("bulk.commit",), where=i)
     if op.startswith("cp.async.bulk.wait_group"):
@@ -156,7 +161,7 @@ def _copy(i: Instruction, ops: list[str], args: _Args) -> Event:
     if op.startswith("cp.async.mbarrier.arrive.noinc"):
         return Event(("cp.async.arrive",), args(0), where=i)
     if op.startswith("cp.async.c"):
-        return Event(("cp.async",), args(2), star=True, where=i)
+        return Event(("cp.async",), args(2), where=i)
     return Event(("instruction", op), where=i)
 
 

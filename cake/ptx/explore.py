@@ -62,13 +62,14 @@ class Explorer:
         return self.registers[key]
 
     def _compiled(self, s: Set | Event) -> tuple[Any, ...]:
-        args = tuple(self._slot(a) for a in s.args)
+        args = tuple(self._slot(a) for a in (s.args + s.extra if isinstance(s, Event) else s.args))
         if isinstance(s, Event):
             return (None, None if s.result is None else self._slot(s.result), args, s)
         return (s.function, self._slot(s.dst), args, None)
 
-    def run(self, inputs: Mapping[str, Value]) -> Automaton:
-        """The automaton of the thread that starts with ``inputs``."""
+    def run(self, inputs: Mapping[str, Value], exact: bool = False, limit: int = LIMIT) -> Automaton:
+        """The automaton of the thread that starts with ``inputs``. ``exact``: counters stay exact, for a launch with
+        known parameters."""
         initial = list(self._initial)
         for name, value in inputs.items():
             if name in self.registers:
@@ -81,7 +82,7 @@ class Explorer:
 
         def number(block: int, env: list[Value]) -> int:
             live = self.live[block]
-            if block in self.headers:
+            if block in self.headers and not exact:
                 values = tuple(
                     self._widened(block, r, env[r], seen, bounds) if r in self.counters else env[r] for r in live
                 )
@@ -90,8 +91,8 @@ class Explorer:
             key = (block, values)
             at = numbers.get(key)
             if at is None:
-                if len(states) >= LIMIT:
-                    raise Undecided(f"more than {LIMIT} states")
+                if len(states) >= limit:
+                    raise Undecided(f"more than {limit} states")
                 at = numbers[key] = len(states)
                 states.append(State())
                 work.append(key)

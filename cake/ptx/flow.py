@@ -5,7 +5,7 @@ Both sides of the comparison are brought to this form: the PTX by ``lower``, the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cake.ptx.values import Function, Value
@@ -29,13 +29,15 @@ class Set:
 @dataclass(slots=True)
 class Event:
     """A letter of the automaton: ``head`` and the values of ``args``. ``result``: the predicate that a try_wait sets.
-    ``star``: any number of these in a row, also none. ``where``: how messages name the place."""
+    ``star``: any number of these in a row, also none. ``where``: how messages name the place. ``extra``: values that
+    are compared in sampled launches only (coordinates of copies)."""
 
     head: tuple[Any, ...]
     args: tuple[Operand, ...] = ()
     result: str | None = None
     star: bool = False
     where: Any = None
+    extra: tuple[Operand, ...] = ()
 
 
 @dataclass(slots=True)
@@ -62,6 +64,15 @@ class Program:
     inputs: dict[str, Value] = field(default_factory=dict)
 
 
+def without_extras(program: Program) -> Program:
+    """A copy whose events have no extra values."""
+    nodes = []
+    for node in program.nodes:
+        steps = [replace(s, extra=()) if isinstance(s, Event) and s.extra else s for s in node.steps]
+        nodes.append(Node(steps, node.predicate, node.then, node.other))
+    return Program(nodes)
+
+
 def live_in(program: Program) -> list[frozenset[str]]:
     """Registers that are read before they are set, for each block."""
     gen: list[set[str]] = []
@@ -70,7 +81,8 @@ def live_in(program: Program) -> list[frozenset[str]]:
         g: set[str] = set()
         k: set[str] = set()
         for s in node.steps:
-            g |= {a for a in s.args if isinstance(a, str) and a not in k}
+            args = s.args + s.extra if isinstance(s, Event) else s.args
+            g |= {a for a in args if isinstance(a, str) and a not in k}
             dst = s.dst if isinstance(s, Set) else s.result
             if dst is not None:
                 k.add(dst)

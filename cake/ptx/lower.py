@@ -48,6 +48,7 @@ class Lowering:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.nodes: list[Node] = []
+        self.inputs = {p.name: f"parameter {i}" for i, p in enumerate(function.parameters) if not p.bytes}
         aggregates = [p.name for p in function.parameters if p.bytes]
         self.names: dict[str, Value] = {name: f"map {i}" for i, name in enumerate(aggregates)}
 
@@ -69,7 +70,11 @@ class Lowering:
                 elif base in ("ret", "exit", "trap"):
                     self._leave(instruction, base)
                 else:
-                    self._instruction(instruction, base)
+                    try:
+                        self._instruction(instruction, base)
+                    except (ValueError, IndexError, AssertionError) as e:
+                        what = f"line {instruction.line} is not understood: {instruction.opcode} ({e})"
+                        raise PtxError(what) from e
             ends.append((self.nodes[-1], target, b + 1))
         first.append(len(self.nodes))
         self.nodes.append(Node([Event(("end of code",))]))
@@ -167,7 +172,7 @@ class Lowering:
             if not offset:
                 return base
             name = f"{inner}+{offset}"
-            self._add(name, v.add(), (base, int(offset, 0)), False, False)
+            self._add(name, v.add(64), (base, int(offset, 0)), False, False)
             return name
         if text.startswith("%") or "$" in text:
             return text
@@ -190,6 +195,8 @@ class Lowering:
             if valid:
                 self._kill(valid)
             return dst, _uniform, (self._operand(ops[1]),), False, False
+        if base == "ld":
+            return self._load(opcode, ops)
         if "pred" in opcode.split("."):
             if base in ("and", "or", "xor", "not"):
                 return ops[0], v.logical(base), tuple(self._operand(o) for o in ops[1:]), False, False
@@ -227,6 +234,15 @@ class Lowering:
             return None
         args = tuple(self._operand(o) for o in ops[1:])
         return ops[0], f, args, base in ("mov", "add", "sub", "cvt"), base == "setp"
+
+    def _load(self, opcode: str, ops: list[str]) -> tuple[str, v.Function, tuple[Operand, ...], bool, bool] | None:
+        """A launch parameter, or a word of global memory (known in sampled launches only)."""
+        parts = opcode.split(".")
+        if "param" in parts and ops[1][1:-1] in self.inputs:
+            return ops[0], v.same, (self.inputs[ops[1][1:-1]],), False, False
+        if "global" in parts and parts[-1] in ("u32", "s32", "b32") and "{" not in ops[0]:
+            return ops[0], v.word, (self._operand(ops[1]),), False, False
+        return None
 
 
 def _uniform(a: Value) -> Value:

@@ -16,14 +16,20 @@ _SHOWN = 3
 
 
 def finding(
-    role: str, warp: int, elected: bool, d: Difference, files: Mapping[int, str], fallback: Span | None
+    role: str,
+    warp: int,
+    elected: bool,
+    d: Difference,
+    files: Mapping[int, str],
+    fallback: Span | None,
+    note: str | None = None,
 ) -> Diagnostic:
     """P119 for one kind of thread. The left side of the difference is the compiled code, the right the checked kernel.
-    ``fallback`` is where the finding stands if neither side has a place."""
+    ``fallback`` is where the finding stands if neither side has a place; ``note`` says when it happens."""
     who = f"role `{role}`, warp {warp}, {'the elected lane' if elected else 'the other lanes'}"
     compiled = d.only_left or d.left
     checked = d.only_right or d.right
-    facts = [f"threads: {who}"]
+    facts = [f"threads: {who}", *([note] if note else [])]
     if d.prefix is not None:
         many = "s" if d.length > 1 else ""
         facts.append(f"both agree on {d.length} instruction{many}, up to: {_shown(d.prefix, files)}")

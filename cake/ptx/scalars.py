@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from cake.ir.expr import Apply, Const, Expr, Sym, symbols
@@ -109,9 +109,10 @@ class Scalars:
         self._conditions[e] = result
         return result
 
-    def define(self, symbol: str, value: Expr | None) -> None:
+    def define(self, symbol: str, value: Expr | Operand | None) -> None:
         """A symbol takes a value; None: nothing is known of it."""
-        result = self.out.constant(None) if value is None else self.value(value)
+        known = self.out.constant(None) if value is None else value
+        result = known if isinstance(known, str | int) else self.value(known)
         self.forget({symbol})
         self.out.assign(self.name(symbol), result)
 
@@ -125,3 +126,19 @@ class Scalars:
         before = dict(self._conditions)
         yield
         self._conditions = before
+
+
+def evaluate(e: Expr, known: Mapping[str, int]) -> Value:
+    """The value of an expression over known symbols; None where it depends on others."""
+    if isinstance(e, Const):
+        return e.value if isinstance(e.value, bool | int) else None
+    if isinstance(e, Sym):
+        return known.get(e.name)
+    if isinstance(e, Apply):
+        args = [evaluate(a, known) for a in e.args]
+        if e.op == "cast":
+            return args[0] if e.args[0].dtype in ("i32", "i64") else None
+        if e.op == "where":
+            return v.select(args[1], args[2], args[0])
+        return _FUNCTIONS[e.op](*args) if e.op in _FUNCTIONS else None
+    return None

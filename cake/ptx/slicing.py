@@ -29,7 +29,7 @@ def slice_program(program: Program) -> None:
         events = [s for s in node.steps if isinstance(s, Event)]
         if events:
             blocks.append(n)
-        registers += [a for s in events for a in s.args if isinstance(a, str)]
+        registers += [a for s in events for a in s.args + s.extra if isinstance(a, str)]
         if node.predicate is not None and meets[n] is None:
             branches.add(n)
             blocks.append(n)

@@ -250,6 +250,19 @@ def _at_least(op: str, bound: int, other: int) -> bool | None:
     return None
 
 
+SPACE = 40
+"""Bits of the offsets in a tensor of a sampled launch: tensor i starts at address ``i + 1 << SPACE``."""
+
+
+def word(address: Value) -> Value:
+    """What a 32-bit word of an input holds in a sampled launch: an increasing function of its index, as offsets of
+    ragged rows are."""
+    if type(address) is not int:
+        return None
+    index = (address & (1 << SPACE) - 1) // 4
+    return wrap(200 * index + 8 * index * index, 32)
+
+
 def same(a: Value) -> Value:
     """mov."""
     return a

@@ -93,6 +93,27 @@ CUDA: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 
 
+SAMPLED: dict[str, tuple[str, str, str]] = {
+    "the next slab": ("gemm", r"const int k0 = k \* 64;", "const int k0 = k * 64 + 64;"),
+    "the rows of the other instance": ("gemm", r"const int r0 = t_m0 \+ 64 \* w;", "const int r0 = t_m0 + 64 - 64 * w;"),
+    "the last slab left out": ("gemm", r"= cdiv\(p\.K, 64\)", "= p.K / 64"),
+    "the last tile left out": ("gemm", r"t_pos < t_pos_end;", "t_pos < t_pos_end - 1;"),
+    "coordinates swapped": ("gemm", r"(tma_store_2d\(p[^;]*), ([^,;]+), ([^,;]+)\);", r"\1, \3, \2);"),
+    "another head": ("attention", r"const int g = floor_div\(t_h, p\.H / p\.HK\);", "const int g = t_h;"),
+}  # fmt: skip
+"""Mistakes that only a launch with known parameters shows."""
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_sampled(name: str) -> None:
+    example_name, pattern, replacement = SAMPLED[name]
+    source = edited(source_of(example_name), pattern, replacement)
+    found = findings(example_name, compile_kernel(example(example_name), source))
+    assert {d.code for d in found} == {"P119"}
+    assert all(any(f.startswith("in a launch with ") for f in d.facts) for d in found)
+    explained(found)
+
+
 @pytest.mark.parametrize("name", CUDA)
 def test_cuda(name: str) -> None:
     example_name, pattern, replacement = CUDA[name]
