@@ -43,22 +43,34 @@ def _targets(row: OpRow) -> str:
     return "all" if row.targets == ALL else ", ".join(sorted(row.targets))
 
 
-def _accuracy(ulp: float, reason: str) -> str:
-    if ulp:
-        return f"{ulp:g} ulp: {reason}"
+def _reason(reason: str) -> str:
     return "exact" if reason in ("exact", "moves bits") else reason
+
+
+def _sum(row: OpRow) -> str:
+    if not row.roundings:
+        return _reason(row.reason)
+    narrow = f" ({row.narrow_roundings:g} with 8-bit operands)" if row.narrow_roundings else ""
+    return f"within {row.roundings:g}{narrow} units of 2^-23 of the addends' magnitudes, an addend: {row.reason}"
+
+
+def _accuracy(row: Elementwise) -> str:
+    bounds = [f"{row.ulp:g} ulp"] if row.ulp else []
+    bounds += [f"{row.absolute:g}"] if row.absolute else []
+    said = f"within {' or '.join(bounds)}: {row.reason}" if bounds else _reason(row.reason)
+    return f"{said}; subnormals count as zero" if row.ftz else said
 
 
 def _operation(row: OpRow) -> list[str]:
     done = ", ".join(COMPLETIONS[c] for c in row.completes) or "at once"
     width = row.width if row.width != "thread" else EXECUTORS[row.executor]
-    return [_code(row.surface), _cell(row.summary), width, done, _targets(row), _cell(_accuracy(row.ulp, row.reason))]
+    return [_code(row.surface), _cell(row.summary), width, done, _targets(row), _cell(_sum(row))]
 
 
 def _elementwise(row: Elementwise) -> list[str]:
     takes = {"any": "any type", "number": "numbers", "int": "integers", "float": "floats", "bool": "bool"}[row.operands]
     gives = {"same": "the same type", "bool": "bool", "dtype": "the type it names"}[row.result]
-    return [_code(row.name), str(row.arity), takes, gives, _cell(_accuracy(row.ulp, row.reason))]
+    return [_code(row.name), str(row.arity), takes, gives, _cell(_accuracy(row))]
 
 
 def operations() -> str:

@@ -8,6 +8,7 @@ from cake.diagnostics import Label, Span
 from cake.expand import clusters
 from cake.expand import expressions as ex
 from cake.expand.context import Abort, BufferInfo, KernelContext, RingInfo, RoleInfo, TilesInfo
+from cake.expand.resources import tile_bytes
 from cake.expand.values import Poison, RingName, Scalar, Storage, TurnName, Value
 from cake.ir import expanded as x
 from cake.ir import surface as s
@@ -389,6 +390,13 @@ def buffer(
                 ctx.refuse("T099", f"`{a.name}` is part of the language but not built yet", a.span)
             case _:
                 ctx.refuse("T015", f"a buffer has no attribute `{a.name}`", a.span, help="swizzle(n), pad(n), alias(other)")
+    if tile_bytes(info) > ctx.target.shared_bytes:
+        ctx.refuse(
+            "W701",
+            f"`{name}` has {tile_bytes(info):,} bytes and {ctx.target.name} offers {ctx.target.shared_bytes:,} of shared memory",
+            span,
+            help="smaller tiles",
+        )
     _check_swizzle(ctx, info, span)
     ctx.buffers[name] = info
     ctx.storages[name] = Storage(name, dtype, "shared", tuple(integer(n) for n in shape), "inout", span)

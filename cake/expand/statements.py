@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from cake.diagnostics import Label, Span
 from cake.expand import expressions as ex
 from cake.expand import trackers
@@ -27,7 +29,7 @@ from cake.ir import expanded as x
 from cake.ir import surface as s
 from cake.ir.dtypes import DTYPES
 from cake.ir.expr import Apply, Const, Expr, Reg, Sym, integer, symbols
-from cake.ir.layout import Layout, TileType, shape_problem
+from cake.ir.layout import Layout, TileType, register_map, shape_problem
 
 TRACKERS = ("argmax", "argmin", "topk")
 
@@ -113,6 +115,13 @@ def layout_of(ctx: RoleContext, attrs: tuple[s.Attr, ...], span: Span) -> Layout
     return found
 
 
+def too_large(ctx: RoleContext, kind: TileType) -> str | None:
+    """Why a tile cannot be held in registers, in a few words; None if one thread has room for its part."""
+    words = math.prod(kind.lead) * register_map(kind, ctx.threads).count * DTYPES[kind.dtype].bits / 32
+    most = ctx.kernel.target.registers_per_thread
+    return None if words <= most else f"it takes {words:,.0f} registers a thread, which has {most}"
+
+
 def declare(ctx: RoleContext, stmt: s.Declare) -> None:
     """``name: type layout [= value]``."""
     if stmt.type.dtype in TRACKERS:
@@ -130,7 +139,7 @@ def declare(ctx: RoleContext, stmt: s.Declare) -> None:
         )
     dims = tuple(ex.constant_int(ctx, d, "an extent of a register tile") for d in stmt.type.dims)
     kind = TileType(dtype=stmt.type.dtype, shape=dims, layout=layout_of(ctx, stmt.attrs, stmt.span))  # type: ignore[arg-type]
-    problem = shape_problem(kind, ctx.role.warps)
+    problem = shape_problem(kind, ctx.role.warps) or too_large(ctx, kind)
     if problem:
         ctx.refuse("T015", f"the tile {kind} cannot exist: {problem}", stmt.span)
     bound = ctx.env.get(stmt.name)

@@ -33,6 +33,8 @@ CASES = [
     Case("read in its own fill", "D201", ring("for j in range(kt):\n    with p.fill() as s:\n        y = load(s.a[0, 0])  # here\n        tma.load(s.a, a[t.m * 64 : t.m * 64 + 64, j * 64 : j * 64 + 64])"), ("being filled",)),
     Case("page of a buffer", "O503", ring(math=GOOD_MATH + "\ng = ldmatrix(b[t.m])  # here", more="smem b: bf16[2, 64, 64] swizzle(128)"), ("`b`", "t.m")),
     Case("padding of nothing", "T015", ring(more="smem b: bf16[2, 64] pad  # here"), ("pad(n)",)),
+    Case("tile past the registers", "T015", rows("z: f32[64, 1024] frag  # here"), ("512 registers", "255")),
+    Case("buffer past the memory", "W701", ring(more="smem b: f32[1024, 64]  # here"), ("`b`", "262,144")),
     Case("bound past i32", "T023", rows("for i in range(99999999999999):  # here\n    pass"), ("99999999999999", "i32")),
     Case("scalar past i32", "T023", rows("q = 100000000000  # here"), ("i32", "i64")),
     Case("element past u8", "T023", rows("z: u8[1, 512] spread(4) = 300  # here"), ("300", "u8")),
