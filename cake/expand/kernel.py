@@ -81,6 +81,7 @@ def _expand(ctx: KernelContext, constants: Mapping[str, Value]) -> x.Kernel:
     d.bind_pipelines(ctx)
     d.bind_buffers(ctx)
     d.bind_turns(ctx)
+    order_by_use(ctx)
     count = threads(ctx)
     launch = registers(ctx, count)
     scan_fills(ctx)
@@ -152,7 +153,7 @@ def entry(barriers: list[x.Barrier]) -> tuple[x.Stmt, ...]:
 
 
 def order_of_bodies(ctx: KernelContext) -> list[s.Do]:
-    """One body a role (T018)."""
+    """One body a role (T018), in the order of the roles."""
     bodies: dict[str, s.Do] = {}
     for do in ctx.kernel.dos:
         if do.role not in ctx.roles:
@@ -172,7 +173,30 @@ def order_of_bodies(ctx: KernelContext) -> list[s.Do]:
     for name, role in ctx.roles.items():
         if name not in bodies:
             ctx.error("T018", f"role `{name}` has no `do` block", role.span, help=f"add `do {name}:`")
-    return list(bodies.values())
+    return [bodies[name] for name in ctx.roles if name in bodies]
+
+
+def order_by_use(ctx: KernelContext) -> None:
+    """Pipelines, buffers and turns in the order in which the roles first mention them, so that the order of their
+    declarations and of the bodies does not reach the machine code. Aliases come last, after what they share room with."""
+    first: dict[str, int] = {}
+    bodies = [do for role in ctx.roles for do in ctx.kernel.dos if do.role == role]
+    for at, node in enumerate(node for do in bodies for node in s.walk(do)):
+        if isinstance(node, s.Name):
+            first.setdefault(node.name, at)
+        elif isinstance(node, s.Attribute):
+            first.setdefault(f".{node.name}", at)
+    never = sum(1 for do in bodies for _ in s.walk(do))
+
+    def use(name: str) -> tuple[int, int]:
+        owner, _, part = name.partition(".")
+        return first.get(owner, never), first.get(f".{part}", never) if part else 0
+
+    aliases = [name for name, b in ctx.buffers.items() if b.alias is not None]
+    roots = sorted((name for name in ctx.buffers if name not in aliases), key=use)
+    ctx.buffers = {name: ctx.buffers[name] for name in (*roots, *aliases)}
+    ctx.rings = {name: ctx.rings[name] for name in sorted(ctx.rings, key=use)}
+    ctx.turns = {name: ctx.turns[name] for name in sorted(ctx.turns, key=use)}
 
 
 def is_solo(ctx: KernelContext, role: str) -> bool:

@@ -26,9 +26,9 @@ def _round(n: int, to: int) -> int:
 
 
 def layout_buffers(ctx: KernelContext) -> tuple[list[x.Buffer], int]:
-    """Offsets by alignment, then size, then first mention, so that permuting declarations of unlike buffers changes nothing.
-    An aliased buffer starts where the other one does; both share the room of the larger and the stricter alignment. Returns the
-    buffers in declaration order and the end of the last."""
+    """Offsets by alignment, then size, then first use, so that permuting declarations changes nothing. An aliased buffer starts
+    where the other one does; both share the room of the larger and the stricter alignment. Returns the buffers in the order of
+    their use and the end of the last."""
     infos = list(ctx.buffers.values())
     placed: dict[str, x.Buffer] = {}
     end = 0
