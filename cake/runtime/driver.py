@@ -33,6 +33,9 @@ FUNCTION_ATTRIBUTES = {
 PORTABLE_CLUSTER = 8
 """CTAs of the largest cluster that every device takes."""
 
+DEFAULT_STREAMS = (0, 1, 2)
+"""Handles that mean the current device's: the default stream, the legacy one, the one of the thread."""
+
 
 class Driver:
     """The driver's entry points; ``cuda`` is the module ``cuda.bindings.driver``. Methods raise CakeError R018 where a
@@ -118,6 +121,25 @@ class Driver:
         attribute = self._member("CUpointer_attribute", "CU_POINTER_ATTRIBUTE_", "DEVICE_ORDINAL")
         code, ordinal = self._cuda.cuPointerGetAttribute(attribute, pointer)
         return int(ordinal) if not code and ordinal >= 0 else None
+
+    def capturing(self, stream: int) -> bool:
+        """Whether what goes to a stream is recorded in a graph now."""
+        code, status = self._cuda.cuStreamIsCapturing(self._cuda.CUstream(stream))
+        active = self._member("CUstreamCaptureStatus", "CU_STREAM_CAPTURE_STATUS_", "ACTIVE")
+        return not code and status == active
+
+    def stream_device(self, stream: int) -> int | None:
+        """The device of a stream; None for the default streams, which every device has."""
+        if stream in DEFAULT_STREAMS:
+            return None
+        code, context = self._cuda.cuStreamGetCtx(self._cuda.CUstream(stream))
+        if code:
+            return None
+        self.push(int(context))
+        try:
+            return int(self.call("Asking for the device of a stream", "cuCtxGetDevice"))
+        finally:
+            self.pop()
 
     def _device(self, ordinal: int) -> Any:
         return self.call(f"Opening CUDA device {ordinal}", "cuDeviceGet", ordinal)

@@ -1,5 +1,5 @@
 """The codes of a refused launch, in one place. R001-R005 (arguments, shapes, dtypes, zero dims, guards) are those of
-``cake.ir.binding``."""
+``cake.ir.binding``, R021 (assumptions about values) that of the simulator."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ NO_DEVICE = "R017"
 CUDA_CALL = "R018"
 TIMEOUT = "R019"
 CRASHED = "R020"
+READ_ONLY = "R022"
+NOT_PREPARED = "R023"
 
 
 def refusal(code: str, message: str, help: str, *facts: str, span: Span | None = None) -> Diagnostic:

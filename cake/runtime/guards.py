@@ -1,5 +1,5 @@
 """What a launch must satisfy beyond shapes, dtypes and ``where`` (which are ``cake.ir.binding``'s): strides,
-alignment, devices, overlap, sizes. Every refusal names the argument and a way out."""
+alignment, devices, overlap, permission, sizes. Every refusal names the argument and a way out."""
 
 from __future__ import annotations
 
@@ -115,6 +115,25 @@ def _check_tensor(t: x.Tensor, how: Access, v: View) -> list[Diagnostic]:
                 errors.STRIDES,
                 f"`{t.name}` is not contiguous.",
                 f"pass `{t.name}.contiguous()`, or declare the parameter `strided`",
+                f"shape {list(v.shape)}, strides {list(v.strides)}",
+                span=t.span,
+            )
+        )
+    if t.direction != "in" and v.read_only:
+        out.append(
+            errors.refusal(
+                errors.READ_ONLY,
+                f"`{t.name}` is written, but its owner gave it out as read-only.",
+                "pass a tensor that may be written",
+                span=t.span,
+            )
+        )
+    if t.direction != "in" and not v.distinct():
+        out.append(
+            errors.refusal(
+                errors.OVERLAP,
+                f"`{t.name}` is written, and several of its indices are the same element.",
+                "pass a tensor that is not expanded and not a sliding window",
                 f"shape {list(v.shape)}, strides {list(v.strides)}",
                 span=t.span,
             )

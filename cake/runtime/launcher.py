@@ -130,6 +130,10 @@ class LoadedKernel:
             self._launch = self._driver.launch_raw
         return self._driver
 
+    def prepared(self, *args: Any, stream: Any = None) -> Call:
+        """The launch of a call, checked and ready but not made; it may be launched while its arguments live."""
+        return self._miss(args, stream)
+
     # -- calls not seen before ----------------------------------------------------------------------------------------
 
     def _positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -206,9 +210,32 @@ class LoadedKernel:
         problems = guards.check(self.kernel, self._access, views)
         if problems:
             raise CakeError(*problems)
-        state = self.prepare(views[self._tensors[0]].device)
+        device = views[self._tensors[0]].device
+        self._check_stream(driver, stream, device)
+        state = self.prepare(device)
         grid = self._grid_of(values, state)
         return self._ready(views, values, grid, state, stream) if grid else NOTHING
+
+    def _check_stream(self, driver: Driver, stream: int, device: int) -> None:
+        """The stream is one of the device, and a stream that records a graph finds the code loaded: loading it waits
+        for the device, which would spoil the graph."""
+        if driver.capturing(stream):
+            if device not in self._devices:
+                raise errors.error(
+                    errors.NOT_PREPARED,
+                    f"{self.kernel.name} is not loaded on device {device}, and the stream records a graph.",
+                    f"call prepare({device}), or the kernel once, before the capture",
+                    span=self.kernel.span,
+                )
+            return
+        owner = driver.stream_device(stream)
+        if owner is not None and owner != device:
+            raise errors.error(
+                errors.DEVICE,
+                f"The stream belongs to device {owner}, but the tensors are on device {device}.",
+                "pass a stream of their device, or none for the current one",
+                span=self.kernel.span,
+            )
 
     def _bind(self, views: Mapping[str, View], scalars: Mapping[str, Any]) -> Mapping[str, Any]:
         """The values of dims and scalars; shapes, dtypes and guards are checked. Remembered where there are no

@@ -21,7 +21,8 @@ UNKNOWN_DEVICE = -2
 
 @dataclass(frozen=True)
 class View:
-    """A device tensor: address, shape, strides in elements, Cake's name of its dtype, device ordinal."""
+    """A device tensor: address, shape, strides in elements, Cake's name of its dtype, device ordinal. ``stream``: the one
+    that its producer works on, where it says so."""
 
     pointer: int
     shape: tuple[int, ...]
@@ -29,6 +30,7 @@ class View:
     dtype: str
     device: int
     stream: int | None = None
+    read_only: bool = False
 
     @property
     def item(self) -> int:
@@ -56,6 +58,15 @@ class View:
         low = sum(s for s in spans if s < 0)
         high = sum(s for s in spans if s > 0)
         return self.pointer + low * self.item, self.pointer + (high + 1) * self.item
+
+    def distinct(self) -> bool:
+        """Whether no two indices can be the same element: each stride is beyond all that smaller ones reach."""
+        reach = 0
+        for stride, extent in sorted((abs(s), n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1):
+            if stride <= reach:
+                return False
+            reach += (extent - 1) * stride
+        return True
 
     def row_major(self) -> bool:
         """Whether it is contiguous; the strides of axes of extent 1 do not count."""
@@ -148,6 +159,12 @@ def _interface_view(value: Any, interface: dict[str, Any], name: str) -> View:
     shape = tuple(int(n) for n in interface["shape"])
     dtype = dtype_name(getattr(value, "dtype", ""))
     typestr = str(interface["typestr"])
+    if typestr[:1] == ">" or interface.get("mask") is not None:
+        raise errors.error(
+            errors.NOT_A_TENSOR,
+            f"`{name}` is {'masked' if typestr[:1] != '>' else 'of big-endian elements'}, which kernels do not know.",
+            "pass a plain tensor",
+        )
     if dtype not in DTYPES:
         dtype = _TYPESTR.get(typestr[1:], typestr)
     if dtype not in DTYPES:
@@ -168,8 +185,8 @@ def _interface_view(value: Any, interface: dict[str, Any], name: str) -> View:
                 "pass a contiguous tensor",
             )
         strides = tuple(int(s) // item for s in given)
-    stream = interface.get("stream")
-    return View(int(interface["data"][0]), shape, strides, dtype, UNKNOWN_DEVICE, stream)
+    pointer, read_only = interface["data"]
+    return View(int(pointer or 0), shape, strides, dtype, UNKNOWN_DEVICE, interface.get("stream"), bool(read_only))
 
 
 class _DLTensor(ctypes.Structure):

@@ -68,6 +68,20 @@ def launching(directory: str) -> list[str]:
     side.synchronize()
     expect("stream handle", torch.equal(y, x * 4.0 + 3))
 
+    late = load(directory)
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        expect("capture before the code is loaded", _code(lambda: late(x, y, 2.0, 3)) == "R023")
+        torch.zeros(1, device="cuda")  # the capture goes on
+    late.prepare()
+    early = torch.cuda.CUDAGraph()
+    y = fresh()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(early):
+        late(x, y, 2.0, 3)
+    early.replay()
+    torch.cuda.synchronize()
+    expect("capture after prepare, without a call before", torch.equal(y, want))
+
     graph = torch.cuda.CUDAGraph()
     g_in, g_out = x.clone(), fresh()
     torch.cuda.synchronize()
@@ -125,7 +139,27 @@ def launching(directory: str) -> list[str]:
         k(a, b, 2.0, 3)
         cupy.cuda.get_current_stream().synchronize()
         expect("CuPy", bool((b == a * 2.0 + 3).all()))
-    return wrong + _misuse(k, torch)
+    return wrong + _misuse(k, torch) + (_two_devices(k, torch) if torch.cuda.device_count() > 1 else [])
+
+
+def _two_devices(k: LoadedKernel, torch: Any) -> list[str]:
+    """The kernel runs where its tensors are, whichever device is current, and leaves that device current."""
+    wrong = []
+    for current in (0, 1):
+        for device in (0, 1):
+            with torch.cuda.device(current):
+                x = torch.randn(100, 64, device=f"cuda:{device}")
+                y = torch.full_like(x, float("nan"))
+                k(x, y, 2.0, 3)
+                if torch.cuda.current_device() != current:
+                    wrong.append(f"device {current} is no longer current")
+                if not torch.equal(y, x * 2.0 + 3):
+                    wrong.append(f"device {device} while {current} is current")
+    x = torch.randn(100, 64, device="cuda:0")
+    stream = torch.cuda.Stream(device=1)
+    if _code(lambda: k(x, torch.empty_like(x), 2.0, 3, stream=stream)) != "R009":
+        wrong.append("stream of another device")
+    return wrong
 
 
 def _misuse(k: LoadedKernel, torch: Any) -> list[str]:
@@ -148,6 +182,7 @@ def _misuse(k: LoadedKernel, torch: Any) -> list[str]:
         "host": ((x.cpu(), y, 1.0, 1), "R009"),
         "in place": ((x, x, 1.0, 1), "R010"),
         "overlap": ((y.view(-1)[640:].view(90, 64), y[:90], 1.0, 1), "R010"),
+        "expanded input": ((x[:1].expand(100, 64), y, 1.0, 1), ""),
         "meta": ((torch.empty(100, 64, device="meta"), y, 1.0, 1), "R009"),
         "one zero dim": ((x[:0], y[:0], 1.0, 1), ""),
     }

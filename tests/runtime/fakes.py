@@ -48,6 +48,7 @@ class FakeBindings:
     occupancy: int | tuple[int, ...] = 1
     launch_code: int = 0
     init_code: int = 0
+    capturing: bool = False
     launches: list[Launch] = field(default_factory=list)
     encoded: list[dict[str, Any]] = field(default_factory=list)
     modules: int = 0
@@ -56,9 +57,15 @@ class FakeBindings:
     calls: list[str] = field(default_factory=list)
 
     def __getattribute__(self, name: str) -> Any:
-        if name.startswith("cu") and callable(getattr(type(self), name, None)):
+        found = object.__getattribute__(self, name)
+        if not name.startswith("cu") or not callable(found):
+            return found
+
+        def counted(*arguments: Any) -> Any:
             self.calls.append(name)
-        return object.__getattribute__(self, name)
+            return found(*arguments)
+
+        return counted
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("CU") or name in ("cuuint32_t", "cuuint64_t"):
@@ -115,6 +122,16 @@ class FakeBindings:
 
     def cuCtxPopCurrent(self) -> tuple[Any, ...]:
         return SUCCESS, real.CUcontext(self.stack.pop())
+
+    def cuCtxGetDevice(self) -> tuple[Any, ...]:
+        return SUCCESS, real.CUdevice(self._here())
+
+    def cuStreamIsCapturing(self, stream: Any) -> tuple[Any, ...]:
+        return SUCCESS, real.CUstreamCaptureStatus(int(self.capturing))
+
+    def cuStreamGetCtx(self, stream: Any) -> tuple[Any, ...]:
+        """Streams of device d have handles from 1000 * d on."""
+        return SUCCESS, real.CUcontext(CONTEXT + int(stream) // 1000)
 
     def cuPointerGetAttribute(self, attribute: Any, pointer: Any) -> tuple[Any, ...]:
         assert attribute == real.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
@@ -223,6 +240,7 @@ class FakeTensor:
     dtype: str = "bfloat16"
     pointer: int = 1 << 40
     strides: tuple[int, ...] | None = None
+    read_only: bool = False
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -230,7 +248,7 @@ class FakeTensor:
         return {
             "shape": self.shape,
             "typestr": f"<V{item}" if self.dtype == "bfloat16" else f"<f{item}",
-            "data": (self.pointer, False),
+            "data": (self.pointer, self.read_only),
             "strides": None if self.strides is None else tuple(s * item for s in self.strides),
             "version": 3,
         }
