@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import gpu_smoke, protocol
+from benchmarks import gpu_smoke, host_time, protocol
 from benchmarks.gpu_smoke import survive
 from benchmarks.problems import GEMM, Shape
 
@@ -71,3 +71,26 @@ def test_significance_needs_separate_intervals() -> None:
     noise = i(1, 0.98, 1.02)
     assert protocol.Comparison(one, one, ratio=i(1.1, 1.05, 1.2), noise=noise, pairs=30).significant
     assert not protocol.Comparison(one, one, ratio=i(1.02, 1.01, 1.05), noise=noise, pairs=30).significant
+
+
+def test_host_times_take_turns() -> None:
+    order: list[str] = []
+    functions = {name: (lambda name=name: order.append(name)) for name in ("a", "b", "c")}
+    samples = host_time.measure(functions, lambda: order.append("wait"), calls=3, rounds=8)
+    assert {name: len(values) for name, values in samples.items()} == {"a": 8, "b": 8, "c": 8}
+    assert all(v > 0 for values in samples.values() for v in values)
+    bursts = [order[i + 1 : i + 5] for i, what in enumerate(order[:-1]) if what == "wait"]
+    assert all(len(set(burst)) == 1 for burst in bursts), "a burst is of one function"
+    rounds = {tuple(burst[0] for burst in bursts[3 * r : 3 * r + 3]) for r in range(8)}
+    assert len(rounds) > 1 and all(sorted(r) == ["a", "b", "c"] for r in rounds)
+
+
+def test_the_table_of_host_times() -> None:
+    interval = protocol.Interval(7.0, 6.5, 7.5)
+    result = {
+        "microseconds": {"ours": interval},
+        "over_ours": {"ours": protocol.Interval(1, 1, 1)},
+        "missing": {"Triton": "no"},
+    }
+    text = host_time.table(result)
+    assert "ours" in text and "7.00" in text and "no" in text
