@@ -270,6 +270,10 @@ def elementwise(ctx: Context, op: str, values: tuple[Value, ...], span: Span) ->
     """Apply a row of the elementwise table with broadcasting and literal adaptation."""
     operands = [v if isinstance(v, Scalar) else as_tile(ctx, v, span) for v in values]
     row = ELEMENTWISE[op]
+    if row.operands not in ("any", "bool"):
+        for o in operands:
+            if isinstance(o, Scalar) and o.literal and isinstance(o.constant, bool):
+                ctx.refuse("T005", f"`{op}` takes numbers, not {o.constant}", span)
     if all(isinstance(o, Scalar) and o.literal for o in operands):
         folded = _fold(op, [o.constant for o in operands if isinstance(o, Scalar)])
         if folded is not None:

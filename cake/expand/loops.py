@@ -34,7 +34,13 @@ def run_for(ctx: RoleContext, stmt: s.For) -> None:
     if isinstance(it, s.Name) and it.name == "tiles":
         if stmt.split:
             ctx.refuse("T022", "the tile walk is not split", stmt.span)
-        run_tiles(ctx, stmt)
+        if "tiles" in ctx.loop_variables:
+            ctx.refuse("T022", "walks of the tiles do not nest", stmt.span, help="walk a range inside, or one after the other")
+        ctx.loop_variables.append("tiles")
+        try:
+            run_tiles(ctx, stmt)
+        finally:
+            ctx.loop_variables.pop()
         return
     name = it.func.name if isinstance(it, s.Call) and isinstance(it.func, s.Name) else None
     if not isinstance(it, s.Call) or name not in ("range", "unroll"):

@@ -71,6 +71,8 @@ def load(ctx: Context, e: s.Call) -> Value:
     dtype = ref.storage.dtype
     other = ex.adapt(ctx, ex.scalar(ctx, bound["other"]), dtype, bound["other"].span) if "other" in bound else None
     if ref.domain is None:
+        if cond_domain is not None:
+            ctx.refuse("T006", "one element is loaded under one condition, not under a tile of them", e.span, help="use index tiles")
         return load_scalar(ctx, ref, cond, other, e.span)
     domain = TileType(dtype=dtype, shape=ref.domain.shape, layout=ref.domain.layout)
     if cond_domain is not None:
