@@ -356,12 +356,12 @@ def _assign_peer(torch: Any, t: list[Any], constants: Constants) -> Callable[[],
     return call
 
 
-def _assign_shapes(constants: Constants) -> list[Shape]:
+def _assign_shapes(constants: Constants) -> Sequence[Shape]:
     small = [(b, n, k) for b in (1, 3) for n in (1, 64, 255, 257, 1000) for k in (4, 60, 128, 132)]
     return [*small, (1, 300, 1000), (2, 4096, 1024), (1, 20000, 1000), (4, 2500, 2052), (1, 257, 8192), (70, 256, 256)]
 
 
-def _assign_timed(constants: Constants) -> list[Shape]:
+def _assign_timed(constants: Constants) -> Sequence[Shape]:
     cells = {
         64: [(1, 65536, 256), (32, 65536, 1024)],
         128: [(32, 65536, 1024), (1, 1048576, 1024), (32, 75600, 1000), (1, 262144, 16384)],

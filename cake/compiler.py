@@ -14,13 +14,15 @@ from pydantic import ValidationError
 from cake.diagnostics import CakeError, Diagnostic, Findings
 from cake.expand.constants import Value
 from cake.expand.kernel import expand_kernel
+from cake.expand.sequences import expand_sequence
 from cake.expand.wellformed import problems
 from cake.ir import expanded as x
 from cake.ir import surface as s
 from cake.ir.parser import parse, parse_all, read_source
 
 if TYPE_CHECKING:
-    from cake.runtime import LoadedKernel
+    from cake.ir.sequences import Sequence
+    from cake.runtime import LoadedKernel, LoadedSequence
 
 
 def check_text(text: str, file: str = "<string>") -> list[Diagnostic]:
@@ -43,12 +45,8 @@ def check_file(file: s.File) -> list[Diagnostic]:
             for d in expand_kernel(file, kernel, target=target or None)[1]:
                 findings.add(d)
     for sequence in file.sequences:
-        findings.error(
-            "T099",
-            "`sequence` is part of the language but not built yet",
-            sequence.span,
-            help="launch its kernels one after another",
-        )
+        for d in expand_sequence(file, sequence)[1]:
+            findings.add(d)
     return findings.items
 
 
@@ -72,10 +70,34 @@ def select_kernel(file: s.File, name: str | None) -> s.Kernel:
         for k in file.kernels:
             if k.name == name:
                 return k
+        if name in {q.name for q in file.sequences}:
+            hint = f"its steps are {', '.join(dict.fromkeys(t.name for q in file.sequences if q.name == name for t in q.steps))}"
+            findings.error("T001", f"`{name}` is a sequence, and a kernel is needed here", None, help=hint)
+            raise CakeError(*findings.items)
+        names += [q.name for q in file.sequences]
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(names) or 'none'}"
         findings.error("T001", f"there is no kernel `{name}` in the file", None, help=hint)
     raise CakeError(*findings.items)
+
+
+def select(file: s.File, name: str | None) -> s.Kernel | s.Sequence:
+    """The kernel or sequence called ``name``. Without a name the only sequence, because that is what its kernels are for, else
+    the only kernel."""
+    for sequence in file.sequences:
+        if sequence.name == name or (name is None and len(file.sequences) == 1):
+            return sequence
+    return select_kernel(file, name)
+
+
+def expand_steps(
+    file: s.File, sequence: s.Sequence, constants: Mapping[str, Value] | None = None, target: str | None = None
+) -> Sequence:
+    """Check and expand a sequence; CakeError with every finding if one blocks."""
+    result, found = expand_sequence(file, sequence, constants, target)
+    if result is None:
+        raise CakeError(*found)
+    return result
 
 
 def expand_text(
@@ -124,11 +146,18 @@ def compile_file(
     kernel: str | None = None,
     target: str | None = None,
     **constants: Value,
-) -> LoadedKernel:
-    """A callable for one kernel of a file: expand, compile (through the cache), load at the first call."""
+) -> LoadedKernel | LoadedSequence:
+    """A callable for one kernel or sequence of a file (by default the only sequence, else the only kernel): expand, compile
+    (through the cache), load at the first call."""
     from cake.codegen.build import build
+    from cake.codegen.sequences import build_sequence
     from cake.runtime import load
 
+    if Path(path).suffix != ".json":
+        file = parse(read_source(path), str(path))
+        chosen = select(file, kernel)
+        if isinstance(chosen, s.Sequence):
+            return load(build_sequence(expand_steps(file, chosen, constants, target)))
     return load(build(expand_file(path, kernel=kernel, constants=constants, target=target)))
 
 

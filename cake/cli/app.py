@@ -75,10 +75,13 @@ def expand(
 ) -> None:
     """Show everything that is derived, each line with its reason. --json gives what check, run and build take again."""
     from cake.cli import sources
-    from cake.expand.show import show_kernel
+    from cake.expand.show import show_kernel, show_sequence
+    from cake.ir.sequences import Sequence
 
     source = sources.read(file)
-    found, _ = sources.expand(source, kernel, parse_settings(settings or ()), target)
+    found = sources.expand_any(source, kernel, parse_settings(settings or ()), target)
+    if isinstance(found, Sequence):
+        return _end(result={"sequence": json.loads(found.model_dump_json())}, as_json=as_json, text=show_sequence(found))
     if as_json:
         _end(result={"kernel": json.loads(found.model_dump_json())}, as_json=True)
     _end(as_json=False, text=show_kernel(found))

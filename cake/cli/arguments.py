@@ -14,12 +14,13 @@ from cake.cli.settings import Value
 from cake.ir import expanded as x
 from cake.ir.dtypes import DTYPES, numpy_dtype
 from cake.ir.evaluate import evaluate
+from cake.ir.sequences import Sequence
 
 INTEGERS = 8
 """Integers that nothing else is said about are below this."""
 
 
-def shapes(kernel: x.Kernel, values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def shapes(kernel: x.Kernel | Sequence, values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor; R105 for more bytes than a run on this machine can hold."""
     out: dict[str, tuple[int, ...]] = {}
     total = 0
@@ -54,7 +55,7 @@ def _memory() -> int:
 
 
 def prepare(
-    kernel: x.Kernel,
+    kernel: x.Kernel | Sequence,
     companion: Companion | None,
     dims: Mapping[str, int],
     scalars: Mapping[str, Value],
@@ -84,7 +85,7 @@ def prepare(
 
 
 def _checked(
-    kernel: x.Kernel, companion: Companion, given: Any, sizes: Mapping[str, tuple[int, ...]]
+    kernel: x.Kernel | Sequence, companion: Companion, given: Any, sizes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Any]:
     """What the module's ``inputs`` gave, as the kernel takes it."""
     if not isinstance(given, Mapping):
@@ -114,7 +115,7 @@ def _checked(
 
 
 def _random(
-    kernel: x.Kernel, sizes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any], rng: np.random.Generator
+    kernel: x.Kernel | Sequence, sizes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any], rng: np.random.Generator
 ) -> dict[str, Any]:
     return {
         t.name: _tensor(t, sizes[t.name], [a for a in kernel.assumes if a.tensor == t.name], values, rng)

@@ -15,6 +15,7 @@ from cake.cli.outcome import UsageError, error
 from cake.cli.progress import working
 from cake.cli.settings import Settings, take, unknown
 from cake.diagnostics import CakeError, Diagnostic
+from cake.ir.sequences import Sequence as Steps
 
 EMITS = ("cu", "ptx", "cubin", "sass", "expand")
 _CODE = re.compile(r"[A-Z]\d{3}")
@@ -30,7 +31,7 @@ def listed(values: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Order:
-    """One kernel to build. ``kernel``: None for the only one of a file."""
+    """One kernel or sequence to build. ``kernel``: None for the only one of a file."""
 
     source: sources.Source
     kernel: str | None
@@ -51,7 +52,7 @@ def build_file(
     output: str | None,
     allow: Sequence[str],
 ) -> Outcome:
-    """Build one kernel or, where the file has several and none is named, all of them, a directory each."""
+    """Build one kernel or sequence or, where the file has several and none is named, all of them, a directory each."""
     emits = tuple(dict.fromkeys(listed(emit))) or ("cu", "cubin", "expand")
     for name in emits:
         if name not in EMITS:
@@ -61,38 +62,34 @@ def build_file(
         if not _CODE.fullmatch(code):
             raise UsageError(f"`{code}` is no code of a diagnostic", "codes look like W713")
     source = sources.read(file)
-    constants, sequences = _contents(source)
+    constants = _contents(source)
     base = Path(output) if output is not None else Path("build") / source.stem
     if len(constants) > 1 and output is None and kernel is not None:
         base /= kernel
     order = _Order(source, kernel, settings, target, emits, allowed, base)
     if len(constants) > 1 and kernel is None:
-        found, result, text = _build_all(order, constants)
-    else:
-        found, result, text = _build_one(order)
-    if sequences:
-        result["skipped"] = sequences
-        text += f"\nskipped    {', '.join(sequences)}: sequences are not built yet"
-    return found, result, text
+        return _build_all(order, constants)
+    return _build_one(order)
 
 
-def _contents(source: sources.Source) -> tuple[dict[str, list[str]], list[str]]:
-    """The kernels of a file with the names of their constants, and its sequences."""
+def _contents(source: sources.Source) -> dict[str, list[str]]:
+    """The kernels and sequences of a file, with the names of their constants."""
     if source.expanded:
-        return {}, []
+        return {}
     from cake.compiler import duplicates
     from cake.expand.constants import declared
 
     parsed = sources.parse_surface(source)
-    for name in duplicates([k.name for k in parsed.kernels]):
+    for name in duplicates([*(k.name for k in parsed.kernels), *(q.name for q in parsed.sequences)]):
         raise error("T002", f"`{name}` is declared twice", "use another name")
     kernels = {k.name: [c.name for c in declared(parsed, k)] for k in parsed.kernels}
-    return kernels, [s.name for s in parsed.sequences]
+    steps = {q.name: [n for step in q.steps for n in kernels.get(step.name, ())] for q in parsed.sequences}
+    return {**kernels, **steps}
 
 
 def _build_all(order: _Order, kernels: dict[str, list[str]]) -> Outcome:
-    """Every kernel, with those settings that it declares. What is wrong with one does not keep the others from being
-    built."""
+    """Every kernel and sequence, with those settings that it declares. What is wrong with one does not keep the others
+    from being built."""
     for name in order.settings:
         if not any(name in constants for constants in kernels.values()):
             unknown([name], ", ".join(kernels), {"constants": sorted({c for cs in kernels.values() for c in cs})})
@@ -105,25 +102,29 @@ def _build_all(order: _Order, kernels: dict[str, list[str]]) -> Outcome:
         try:
             findings, result, text = _build_one(one)
         except CakeError as problem:
-            found += problem.diagnostics
+            found += [d for d in problem.diagnostics if d not in found]  # a sequence repeats those of its kernels
             continue
         found += findings
         built.append(result)
         texts.append(text)
-    return found, {"kernels": built}, "\n\n".join(texts)
+    sequences = [row for row in built if "sequence" in row]
+    result = {"kernels": [row for row in built if "kernel" in row], **({"sequences": sequences} if sequences else {})}
+    return found, result, "\n\n".join(texts)
 
 
 def _build_one(order: _Order) -> Outcome:
-    """One kernel: findings that do not block, the JSON result, and the report."""
+    """One kernel or sequence: findings that do not block, the JSON result, and the report."""
     from cake.codegen.build import UNPROVED, build, write
 
-    expanded, _ = sources.expand(order.source, order.kernel, order.settings, order.target)
+    expanded = sources.expand_any(order.source, order.kernel, order.settings, order.target)
     directory = order.directory
+    if directory.exists() and not directory.is_dir():
+        raise error("G010", f"{directory} is not a directory", "choose another directory with -o")
+    if isinstance(expanded, Steps):
+        return _build_sequence(expanded, order)
     start = time.perf_counter()
     with working(f"compiling {expanded.name} for {expanded.target}"), sources.trusted(order.source):
         artifact = build(expanded, allow=order.allowed)
-        if directory.exists() and not directory.is_dir():
-            raise error("G010", f"{directory} is not a directory", "choose another directory with -o")
         write(artifact, directory, order.emits)
     seconds = time.perf_counter() - start
     suffixes = {"expand": "expanded.json"}
@@ -144,4 +145,36 @@ def _build_one(order: _Order) -> Outcome:
     lines = [artifact.report.render(), f"written    {directory}: {', '.join([*files, 'manifest.json'])}"]
     if UNPROVED in unproved:
         lines.append(f"unproved   {UNPROVED}: no verifier has decided this kernel (stamped in manifest.json)")
+    return list(artifact.diagnostics), result, "\n".join(lines)
+
+
+def _build_sequence(sequence: Steps, order: _Order) -> Outcome:
+    """Every kernel of a sequence, and the manifest that says how they follow one another."""
+    from cake.codegen.build import UNPROVED
+    from cake.codegen.sequences import MANIFEST, build_sequence, place, write_sequence
+
+    start = time.perf_counter()
+    with working(f"compiling {sequence.name} for {sequence.target}"), sources.trusted(order.source):
+        artifact = build_sequence(sequence, allow=order.allowed)
+        write_sequence(artifact, order.directory, order.emits)
+    places = [place(n, step.kernel.name) for n, step in enumerate(sequence.steps)]
+    result = {
+        "sequence": sequence.name,
+        "target": sequence.target,
+        "constants": dict(sequence.constants),
+        "directory": str(order.directory),
+        "files": [MANIFEST, *(f"{p}/manifest.json" for p in places)],
+        "steps": [
+            {"kernel": a.kernel.name, "directory": p, "resources": a.report.model_dump(mode="json")}
+            for a, p in zip(artifact.artifacts, places, strict=True)
+        ],
+        "proved": not artifact.unproved,
+        "unproved": list(artifact.unproved),
+        "seconds": round(time.perf_counter() - start, 3),
+    }
+    lines = [f"sequence   {sequence.name}"]
+    lines += [part.report.render() for part in artifact.artifacts]
+    lines.append(f"written    {order.directory}: {MANIFEST}, {', '.join(f'{p}/' for p in places)}")
+    if UNPROVED in artifact.unproved:
+        lines.append(f"unproved   {UNPROVED}: no verifier has decided these kernels (stamped in {MANIFEST})")
     return list(artifact.diagnostics), result, "\n".join(lines)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cake.cli.progress import working
 from cake.ir import expanded as x
+from cake.ir.sequences import Sequence
+
+if TYPE_CHECKING:
+    from cake.runtime import LoadedSequence
 
 TIMEOUT = 120.0
 
@@ -27,22 +31,26 @@ class Resident:
         }
 
 
-def launch(kernel: x.Kernel, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def launch(kernel: x.Kernel | Sequence, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The outputs of one launch. Outputs that are only written start with the pattern that nothing writes."""
     from cake.codegen.build import build, write
+    from cake.codegen.sequences import SequenceArtifact, build_sequence, write_sequence
     from cake.machine.registers import poison
     from cake.runtime import driver, watchdog
 
     driver.driver()  # no driver or no device is said before anything is compiled
     with working(f"compiling {kernel.name}"):
-        artifact = build(kernel)
+        artifact = build_sequence(kernel) if isinstance(kernel, Sequence) else build(kernel)
     given = dict(arguments)
     for t in kernel.tensors:
         if t.direction == "out":
             given[t.name] = poison(t.dtype, given[t.name].shape)
     outputs = [t.name for t in kernel.tensors if t.direction != "in"]
     with TemporaryDirectory(prefix="cake-") as place, working(f"running {kernel.name}"):
-        write(artifact, place)
+        if isinstance(artifact, SequenceArtifact):
+            write_sequence(artifact, place)
+        else:
+            write(artifact, place)
         what = f"running {kernel.name}"
         result: dict[str, Any] = watchdog.run(_child, Path(place), given, outputs, timeout=TIMEOUT, what=what)
     return result
@@ -51,7 +59,7 @@ def launch(kernel: x.Kernel, arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _child(place: Path, arguments: Mapping[str, Any], outputs: list[str]) -> dict[str, Any]:
     import numpy as np
 
-    from cake.runtime import load
+    from cake.runtime import LoadedSequence, load
 
     loaded = load(place)
     device = _Memory()
@@ -59,7 +67,10 @@ def _child(place: Path, arguments: Mapping[str, Any], outputs: list[str]) -> dic
     for name, value in arguments.items():
         array = np.ascontiguousarray(value) if isinstance(value, np.ndarray) else None
         passed[name] = value if array is None else Resident(device.upload(array), array)
-    loaded(**passed, stream=0)
+    if isinstance(loaded, LoadedSequence):
+        loaded(**passed, workspace=device.workspace(loaded, passed), stream=0)
+    else:
+        loaded(**passed, stream=0)
     device.finish()
     return {n: device.download(passed[n], arguments[n]) for n in outputs}
 
@@ -79,6 +90,16 @@ class _Memory:
         if array.nbytes:
             self._driver.call("Copying to the device", "cuMemcpyHtoD", pointer, array.ctypes.data, array.nbytes)
         return int(pointer)
+
+    def workspace(self, loaded: LoadedSequence, passed: Mapping[str, Any]) -> dict[str, Resident]:
+        """Workspace of a sequence: zeros, which is more than it needs."""
+        import numpy as np
+
+        from cake.ir.dtypes import numpy_dtype
+
+        shapes = loaded.workspace_shapes(**passed)
+        arrays = {n: np.zeros(shape, numpy_dtype(dtype)) for n, (shape, dtype) in shapes.items()}
+        return {n: Resident(self.upload(a), a) for n, a in arrays.items()}
 
     def finish(self) -> None:
         """Wait for the launch."""

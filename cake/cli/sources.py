@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cake.expand.constants import Value
     from cake.ir import expanded as x
     from cake.ir import surface as s
+    from cake.ir.sequences import Sequence
 
 FILE = "S009"
 STDIN = "<stdin>"
@@ -127,6 +128,22 @@ def expand(
     if result is None:
         raise CakeError(*diagnostics)
     return result, parsed
+
+
+def expand_any(
+    source: Source, kernel: str | None, constants: Mapping[str, Value], target: str | None
+) -> x.Kernel | Sequence:
+    """The expanded kernel or sequence that FILE means: the one called ``kernel``, else the only sequence, else the only
+    kernel."""
+    from cake.compiler import expand_steps, select
+    from cake.ir import surface as s
+
+    if not source.expanded:
+        parsed = parse_surface(source)
+        chosen = select(parsed, kernel)
+        if isinstance(chosen, s.Sequence):
+            return expand_steps(parsed, chosen, constants, target)
+    return expand(source, kernel, constants, target)[0]
 
 
 def _fixed(found: x.Kernel, kernel: str | None, constants: Mapping[str, Value], target: str | None) -> None:

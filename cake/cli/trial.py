@@ -18,6 +18,7 @@ from cake.cli.progress import working
 from cake.cli.settings import Settings, Value, check_dims, take, unknown
 from cake.diagnostics import Diagnostic
 from cake.ir import expanded as x
+from cake.ir.sequences import Sequence
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def execute(trial: Trial) -> tuple[list[Diagnostic], dict[str, Any], str]:
     """Run it: findings, the JSON result, and the text of the summary."""
     source = sources.read(trial.file)
     constants = take(trial.settings, _constants(source, trial.kernel))
-    kernel, _ = sources.expand(source, trial.kernel, constants, None)
+    kernel = sources.expand_any(source, trial.kernel, constants, None)
     companion = load(source.path, kernel.name)
     if trial.check and (companion is None or companion.find("reference") is None):
         where = f"{companion.path} has no" if companion else f"no module beside {trial.file} has a"
@@ -79,15 +80,19 @@ def _constants(source: sources.Source, name: str | None) -> list[str]:
     """Names of the constants that the kernel declares."""
     if source.expanded:
         return list(sources.parse_expanded(source).constants)
-    from cake.compiler import select_kernel
+    from cake.compiler import select
     from cake.expand.constants import declared
+    from cake.ir import surface as s
 
     parsed = sources.parse_surface(source)
-    return [c.name for c in declared(parsed, select_kernel(parsed, name))]
+    chosen = select(parsed, name)
+    steps = {step.name for step in chosen.steps} if isinstance(chosen, s.Sequence) else {chosen.name}
+    named = [c.name for k in parsed.kernels if k.name in steps for c in declared(parsed, k)]
+    return list(dict.fromkeys(named))
 
 
 def _launch(
-    kernel: x.Kernel, companion: Companion | None, settings: Settings
+    kernel: x.Kernel | Sequence, companion: Companion | None, settings: Settings
 ) -> tuple[dict[str, int], dict[str, Value]]:
     """Dims and scalars: those set, and the module's sizes for the rest. R103 names the dims that are missing."""
     names = [d.name for d in kernel.dims]
@@ -106,16 +111,20 @@ def _launch(
 
 
 def _simulate(
-    kernel: x.Kernel, arguments: Mapping[str, Any], trial: Trial, source: sources.Source
+    kernel: x.Kernel | Sequence, arguments: Mapping[str, Any], trial: Trial, source: sources.Source
 ) -> tuple[dict[str, Any], dict[str, int]]:
     from cake.machine import run
+    from cake.machine.sequences import run_sequence
 
     with working(f"simulating {kernel.name}"), sources.trusted(source):
+        if isinstance(kernel, Sequence):
+            result = run_sequence(kernel, arguments, seed=trial.seed, ctas=trial.ctas)
+            return result.outputs, {"steps": result.steps, "ctas": result.clusters}
         result = run(kernel, arguments, seed=trial.seed, ctas=trial.ctas)
     return result.outputs, {"steps": result.steps, "ctas": result.clusters * kernel.cluster}
 
 
-def _outputs(kernel: x.Kernel, arrays: Mapping[str, Any]) -> list[Output]:
+def _outputs(kernel: x.Kernel | Sequence, arrays: Mapping[str, Any]) -> list[Output]:
     from cake.machine.registers import poison
 
     outputs = []
@@ -130,7 +139,7 @@ def _outputs(kernel: x.Kernel, arrays: Mapping[str, Any]) -> list[Output]:
 
 
 def _compare(
-    kernel: x.Kernel, companion: Companion, outputs: list[Output], arguments: Mapping[str, Any], dims: Mapping[str, int]
+    kernel: x.Kernel | Sequence, companion: Companion, outputs: list[Output], arguments: Mapping[str, Any], dims: Mapping[str, int]
 ) -> list[Diagnostic]:
     from cake.machine.registers import poison
 
@@ -168,7 +177,7 @@ def _number(value: float | None) -> float | str | None:
 
 def _result(
     trial: Trial,
-    kernel: x.Kernel,
+    kernel: x.Kernel | Sequence,
     dims: Mapping[str, int],
     arguments: Mapping[str, Any],
     outputs: list[Output],

@@ -331,8 +331,8 @@ def write(artifact: Artifact, directory: Path | str, emit: Collection[str] = LOA
     try:
         out.mkdir(parents=True, exist_ok=True)
         for path, data in files.items():
-            _replace(out / path, data)
-        _replace(out / "manifest.json", json.dumps(record, indent=1).encode() + b"\n")
+            replace_file(out / path, data)
+        replace_file(out / "manifest.json", json.dumps(record, indent=1).encode() + b"\n")
     except OSError as e:
         raise _error(
             "G010", f"The artifact cannot be written to {out}: {e.strerror}.", "choose another directory"
@@ -340,7 +340,8 @@ def write(artifact: Artifact, directory: Path | str, emit: Collection[str] = LOA
     return out
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file at once or not at all."""
     handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as f:

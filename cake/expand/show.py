@@ -14,6 +14,7 @@ from cake.diagnostics import Span
 from cake.expand.show_program import Lines, statements, walk
 from cake.facts.show import show
 from cake.ir import expanded as x
+from cake.ir.sequences import Sequence as Steps
 from cake.ir.dtypes import DTYPES
 from cake.ir.targets import TARGETS
 
@@ -253,3 +254,15 @@ def _programs(page: _Page, k: x.Kernel) -> None:
 def _body(page: _Page, lines: Iterator[Lines] | Sequence[Lines], depth: int) -> None:
     for line in lines:
         page.add(line.text, _join(line.reason, _line(line.span)), 2 * (depth + line.depth))
+
+
+def show_sequence(sequence: Steps) -> str:
+    """The launches of a sequence and its workspace, then each kernel."""
+    lines = [f"sequence {sequence.name} for {sequence.target}"]
+    for w in sequence.temps:
+        shape = ", ".join(show(e) for e in w.shape)
+        lines.append(f"  workspace {w.name}: {w.dtype}[{shape}]{' zero' if w.zero else ''}")
+    for step in sequence.steps:
+        passed = {**step.tensors, **{n: show(e) for n, e in step.scalars.items()}}
+        lines.append(f"  launch {step.kernel.name}({', '.join(f'{n}={v}' for n, v in passed.items())})")
+    return "\n\n".join(["\n".join(lines), *(show_kernel(step.kernel) for step in sequence.steps)])

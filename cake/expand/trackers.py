@@ -13,11 +13,10 @@ from cake.expand.context import RoleContext
 from cake.expand.emission import emit_op
 from cake.expand.functions import arguments
 from cake.expand.reductions import reduce_tile
-from cake.expand.values import Poison, Tile, Tracker, TrackerMethod, TileVar, Value, describe
+from cake.expand.values import Poison, Tile, TileVar, Tracker, TrackerMethod, Value, describe
 from cake.ir import expanded as x
 from cake.ir import surface as s
-from cake.ir.dtypes import DTYPES
-from cake.ir.expr import Apply, Const, Expr, Reg, integer
+from cake.ir.expr import Apply, Const, Expr, integer
 from cake.ir.layout import QUAD, Layout, TileType, shape_problem
 
 KINDS = ("argmax", "argmin")

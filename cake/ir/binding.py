@@ -8,28 +8,60 @@ the same words. The codes are R001 (arguments), R002 (shape), R003 (dtype), R004
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from cake.diagnostics import Findings, Span
 from cake.ir.dtypes import DTYPES
 from cake.ir.evaluate import convert, evaluate
-from cake.ir.expanded import Kernel
+from cake.ir.expanded import Attribute, Condition, Dim, ScalarParam, Tensor
 from cake.ir.expr import symbols
 
 Values = dict[str, Any]
+
+
+class Bindable(Protocol):
+    """What takes arguments: an expanded kernel, or a sequence of them."""
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+
+    @property
+    def span(self) -> Span | None:
+        """Where it was written."""
+
+    @property
+    def constants(self) -> dict[str, Attribute]:
+        """The chosen constants."""
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Tensor parameters."""
+
+    @property
+    def scalars(self) -> tuple[ScalarParam, ...]:
+        """Scalar parameters."""
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """Run-time dims."""
+
+    @property
+    def guards(self) -> tuple[Condition, ...]:
+        """Conditions on dims and scalars."""
 
 
 def _shape(shape: tuple[int, ...]) -> str:
     return "[" + ", ".join(map(str, shape)) + "]"
 
 
-def empty_launch(kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+def empty_launch(kernel: Bindable, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     """True if every output is empty: the launch has nothing to do."""
     outputs = [t for t in kernel.tensors if t.direction != "in"]
     return bool(outputs) and all(0 in shapes[t.name] for t in outputs)
 
 
-def _arguments(kernel: Kernel, given: set[str], findings: Findings) -> bool:
+def _arguments(kernel: Bindable, given: set[str], findings: Findings) -> bool:
     expected = [t.name for t in kernel.tensors] + [s.name for s in kernel.scalars]
     missing = [n for n in expected if n not in given]
     extra = sorted(given - set(expected))
@@ -45,7 +77,7 @@ def _arguments(kernel: Kernel, given: set[str], findings: Findings) -> bool:
     return not missing and not extra
 
 
-def _dims(kernel: Kernel, shapes: Mapping[str, tuple[int, ...]], findings: Findings) -> Values:
+def _dims(kernel: Bindable, shapes: Mapping[str, tuple[int, ...]], findings: Findings) -> Values:
     values: Values = {}
     for dim in kernel.dims:
         extent = shapes[dim.tensor][dim.axis]
@@ -60,7 +92,7 @@ def _dims(kernel: Kernel, shapes: Mapping[str, tuple[int, ...]], findings: Findi
     return values
 
 
-def _check_guards(kernel: Kernel, values: Values, findings: Findings) -> None:
+def _check_guards(kernel: Bindable, values: Values, findings: Findings) -> None:
     for guard in kernel.guards:
         if guard.expr is None or evaluate(guard.expr, values):
             continue
@@ -70,7 +102,7 @@ def _check_guards(kernel: Kernel, values: Values, findings: Findings) -> None:
 
 
 def bind(
-    kernel: Kernel,
+    kernel: Bindable,
     shapes: Mapping[str, tuple[int, ...]],
     dtypes: Mapping[str, str],
     scalars: Mapping[str, int | float | bool],

@@ -106,6 +106,10 @@ class LoadedKernel:
         if code:
             raise self._cuda().failure(f"Launching {self.kernel.name}", code)
 
+    def check(self, *args: Any, stream: Any = None) -> None:
+        """Check the arguments of a call, and make it ready, without launching."""
+        self._miss(args, stream)
+
     # -- preparation --------------------------------------------------------------------------------------------------
 
     def prepare(self, device: int | None = None) -> DeviceState:

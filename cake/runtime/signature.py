@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cake.ir import expanded as x
+from cake.ir.binding import Bindable
 from cake.ir.expr import Apply, Const, Expr, Sym
 
 Key = tuple[Any, ...]
@@ -15,7 +16,7 @@ _PACK = {"f32": "f", "tf32": "f", "f16": "f", "bf16": "f", "e4m3": "f", "e5m2": 
 _PACK |= {"i64": "q", "i32": "i", "i8": "b", "u8": "B", "bool": "?"}
 
 
-def signature(kernel: x.Kernel) -> tuple[str, ...]:
+def signature(kernel: Bindable) -> tuple[str, ...]:
     """Parameter names in the order of declaration: by place in the source where every parameter has one, else tensors
     before scalars."""
     parameters: list[x.Tensor | x.ScalarParam] = [*kernel.tensors, *kernel.scalars]
@@ -24,7 +25,7 @@ def signature(kernel: x.Kernel) -> tuple[str, ...]:
     return tuple(p.name for p in parameters)
 
 
-def describe(kernel: x.Kernel) -> str:
+def describe(kernel: Bindable) -> str:
     """The call as one writes it, with types: what to pass."""
     text = {s.name: f"{s.name}: {s.dtype}" for s in kernel.scalars}
     for t in kernel.tensors:
@@ -45,7 +46,7 @@ def _axis(e: Expr) -> str:
     return "..."
 
 
-def scalar_packer(kernel: x.Kernel, order: tuple[str, ...]) -> Callable[..., bytes]:
+def scalar_packer(kernel: Bindable, order: tuple[str, ...]) -> Callable[..., bytes]:
     """A function of the scalars, in order, to their bits: what tells calls apart (-0.0 is not 0.0). struct.error and
     OverflowError for values that do not fit."""
     dtypes = {s.name: s.dtype for s in kernel.scalars}

@@ -101,6 +101,12 @@ def dtype_name(dtype: Any) -> str:
     return _NAMES.get(text, text)
 
 
+def torch_dtype(torch: Any, name: str) -> Any:
+    """The torch dtype of Cake's name (tf32 is f32 in memory)."""
+    known = {"tf32": "float32", **{cake: theirs for theirs, cake in _NAMES.items()}}
+    return getattr(torch, known[name])
+
+
 def row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of a contiguous tensor, in elements."""
     out: list[int] = []

@@ -84,11 +84,12 @@ def test_all_kernels_of_a_file(cake: Cake, several: Path) -> None:
     result = done.json["result"]
     assert [k["directory"] for k in result["kernels"]] == ["build/pair/one", "build/pair/two"]
     assert [k["constants"] for k in result["kernels"]] == [{"COLS": 1024}, {"COLS": 1024, "EXTRA": 2}]
-    assert result["skipped"] == ["both"]
+    assert [q["directory"] for q in result["sequences"]] == ["build/pair/both"]
+    assert json.loads(Path("build/pair/both/sequence.json").read_text())["name"] == "both"
     for name in ("one", "two"):
         assert json.loads((Path("build/pair") / name / "manifest.json").read_text())["name"] == name
     text = cake("build", "pair.cake", "-o", "out").out
-    assert "out/one" in text and "out/two" in text and "both: sequences are not built yet" in text
+    assert "out/one" in text and "out/two" in text and "out/both" in text
 
 
 def test_one_kernel_of_several(cake: Cake, several: Path) -> None:
@@ -96,8 +97,19 @@ def test_one_kernel_of_several(cake: Cake, several: Path) -> None:
     assert (result["kernel"], result["directory"]) == ("two", "build/pair/two")
     assert not Path("build/pair/one").exists()
     assert cake("build", "pair.cake", "-k", "two", "-o", "out", "--json").json["result"]["directory"] == "out"
+    Path("pair.cake").write_text(Path("pair.cake").read_text().removesuffix(SEQUENCE))
     for command in ("expand", "run"):
         assert cake(command, "pair.cake", "--json").codes == ["T018"]
+
+
+def test_the_sequence_of_a_file(cake: Cake, several: Path) -> None:
+    """Where a file has one sequence, that is what is meant."""
+    assert "launch one(x=x, y=y)" in cake("expand", "pair.cake").out
+    assert list(cake("expand", "pair.cake", "--json").json["result"]) == ["sequence"]
+    done = cake("run", "pair.cake", "M=3", "N=8", "--json")
+    assert done.code == 0 and done.json["result"]["kernel"] == "both"
+    result = cake("build", "pair.cake", "-k", "both", "COLS=1024", "--json").json["result"]
+    assert result["directory"] == "build/pair/both" and result["steps"][0]["directory"] == "0-one"
 
 
 def test_one_wrong_kernel_does_not_keep_the_others(cake: Cake, several: Path) -> None:

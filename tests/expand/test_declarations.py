@@ -74,7 +74,6 @@ CASES = [
     Case("turn takes a name", "T002", ring(more="turn p: math  # here"), ("`p`",)),
     Case("guard of a dim", "T008", ring(more="smem b: f32[4] if K > 100  # here"), ("compile time",)),
     Case("guard of a number", "T005", ring(more="smem b: f32[4] if 3  # here"), ("bool",)),
-    Case("sequence", "T099", ring() + "sequence s(a: bf16[M, K], out c: bf16[M, 64]):  # here\n    k(a, c)\n", ("`sequence`",)),
 ]
 
 
