@@ -4,7 +4,7 @@ problem by name; shapes depend on its constants, which the manifest records."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Shape = tuple[int, ...]
@@ -95,6 +95,71 @@ GEMM = Problem(
 )
 
 
+GEMM_CLUSTER = replace(GEMM, name="gemm_cluster")
+
+
+def _bias_arguments(torch: Any, shape: Shape, generator: Any, constants: Constants) -> list[Any]:
+    m, n, k = shape
+    return [
+        random_tensor(torch, (m, k), generator, torch.bfloat16),
+        random_tensor(torch, (n, k), generator, torch.bfloat16, k**-0.5),  # products around one, where gelu bends
+        random_tensor(torch, (n,), generator, torch.float32),
+        poisoned(torch, (m, n), generator.device, torch.bfloat16),
+    ]
+
+
+def _bias_gelu(torch: Any, t: list[Any], constants: Constants) -> list[tuple[Any, Any]]:
+    """The exact gelu, by erf."""
+    return [rounded(torch.nn.functional.gelu(t[0].double() @ t[1].double().T + t[2].double()))]
+
+
+def _bias_peer(torch: Any, t: list[Any], constants: Constants) -> Callable[[], Any]:
+    bias = t[2].to(torch.bfloat16)
+    return lambda: torch.nn.functional.gelu(torch.nn.functional.linear(t[0], t[1], bias))
+
+
+GEMM_BIAS_GELU = replace(
+    GEMM,
+    name="gemm_bias_gelu",
+    arguments=_bias_arguments,
+    outputs=lambda c: (3,),
+    reference=_bias_gelu,
+    peer=_bias_peer,
+    peer_name="torch linear (cuBLAS), then gelu",
+    timed=lambda c: [(8192, 8192, 8192), (4096, 4096, 4096), (16384, 4096, 4096), (4096, 14336, 4096)],
+)
+
+
+# A shape is (matrices, M, N, K).
+
+
+def _batched_arguments(torch: Any, shape: Shape, generator: Any, constants: Constants) -> list[Any]:
+    z, m, n, k = shape
+    return [
+        random_tensor(torch, (z, m, k), generator, torch.bfloat16),
+        random_tensor(torch, (z, n, k), generator, torch.bfloat16),
+        poisoned(torch, (z, m, n), generator.device, torch.bfloat16),
+    ]
+
+
+def _batched_shapes(constants: Constants) -> list[Shape]:
+    fixed: list[Shape] = [(1, 1, 8, 8), (7, 128, 256, 4096), (33, 16, 128, 2048), (5, 1029, 1032, 136), (64, 128, 128, 128)]
+    return fixed + [(z, m, n, k) for z in (1, 2, 5) for m in (1, 127, 300) for n in (8, 264) for k in (8, 72, 200)]
+
+
+BATCHED_GEMM = replace(
+    GEMM,
+    name="batched_gemm",
+    arguments=_batched_arguments,
+    reference=lambda torch, t, c: [rounded(t[0].double() @ t[1].double().transpose(1, 2))],
+    peer=lambda torch, t, c: lambda: torch.bmm(t[0], t[1].transpose(1, 2), out=t[2]),
+    peer_name="torch.bmm (cuBLAS)",
+    work=lambda s, c: 2.0 * s[0] * s[1] * s[2] * s[3],
+    checked=_batched_shapes,
+    timed=lambda c: [(8, 4096, 4096, 4096), (64, 1024, 1024, 1024), (256, 512, 512, 512), (512, 128, 512, 512)],
+)
+
+
 # ---- row kernels ----------------------------------------------------------------------------------------------------
 
 
@@ -160,6 +225,33 @@ RMSNORM = Problem(
     unit="TB/s",
     checked=_row_shapes,
     timed=lambda c: [s for s in ((16384, 4096), (16384, 8192), (4096, 16384)) if s[1] <= c.get("COLS", 4096)],
+)
+
+
+def _layernorm_arguments(torch: Any, shape: Shape, generator: Any, constants: Constants) -> list[Any]:
+    x = random_tensor(torch, shape, generator, torch.float32) + 8.0  # where a variance from sums of squares would cancel
+    return [
+        x.to(torch.bfloat16),
+        random_tensor(torch, shape[1:], generator, torch.bfloat16),
+        random_tensor(torch, shape[1:], generator, torch.bfloat16),
+        1e-5,
+        poisoned(torch, shape, generator.device, torch.bfloat16),
+    ]
+
+
+def _layernorm(torch: Any, t: list[Any], constants: Constants) -> list[tuple[Any, Any]]:
+    x, g, b = (e.double() for e in t[:3])
+    scale = torch.rsqrt(x.var(dim=1, unbiased=False, keepdim=True) + t[3])
+    return [rounded((x - x.mean(dim=1, keepdim=True)) * scale * g + b)]
+
+
+LAYERNORM = replace(
+    RMSNORM,
+    name="layernorm",
+    arguments=_layernorm_arguments,
+    outputs=lambda c: (4,),
+    reference=_layernorm,
+    timed=lambda c: [s for s in ((16384, 4096), (16384, 8192)) if s[1] <= c.get("COLS", 4096)],
 )
 
 
@@ -406,9 +498,13 @@ PROBLEMS = {
         ASSIGN,
         HALF_NORMS,
         GEMM,
+        GEMM_CLUSTER,
+        GEMM_BIAS_GELU,
+        BATCHED_GEMM,
         _softmax("softmax", _row_shapes, ((16384, 4096), (16384, 8192))),
         _softmax("softmax_long", _long_shapes, ((4096, 16384), (2048, 32768))),
         RMSNORM,
+        LAYERNORM,
         ATTENTION,
     )
 }

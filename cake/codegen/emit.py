@@ -89,19 +89,13 @@ def _role(unit: KernelContext, role: x.Role) -> tuple[str, Writer]:
     name = unit.names.fresh(f"role_{role.name}")
     body = context.writer
     setup = [n for n in role.body if isinstance(n, x.SetMaxNReg)] if role.solo else []
-    # The cluster's barrier at the end: every lane comes, as `.aligned` wants; one that has left would count as well.
-    meet = role.body[-2:] if role.solo and any(isinstance(n, x.Cluster) for n in role.body[-2:]) else ()
-    rest = tuple(n for n in role.body[: len(role.body) - len(meet)] if n not in setup)
+    rest = tuple(n for n in role.body if n not in setup)
     if role.solo:
         for node in setup:  # every warp of the role gives up its registers; then one lane goes on alone
             emit_body(context, (node,))
         context.guard = "one"
         with body.block(f"if ({_solo(context)})"):
             emit_body(context, rest)
-        if meet:
-            context.guard = None
-            body.line("__syncwarp();")
-            emit_body(context, meet)
         body.span = None
     else:
         emit_body(context, rest)

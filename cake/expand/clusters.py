@@ -58,11 +58,18 @@ def bound(ctx: RoleContext, tiles: TilesInfo, axis: str) -> Expr:
 # ---- multicast ------------------------------------------------------------------------------------------------------
 
 
-def is_multicast(ctx: KernelContext, call: s.Call) -> bool:
-    """Whether a ``tma.load`` sends to the CTAs of a cluster, from its text."""
+def receivers(ctx: KernelContext, ring: RingInfo, call: s.Call) -> set[str]:
+    """The buffers that a `tma.load` fills in several CTAs of a cluster, from its text; none for a plain load."""
     named = [k.value for k in call.kwargs if k.name == "multicast"] or list(call.args[2:3])
     clustered = ctx.tiles.clustered if ctx.tiles is not None else None
-    return clustered is not None and any(isinstance(e, s.Name) and e.name == clustered for e in named)
+    if clustered is None or not any(isinstance(e, s.Name) and e.name == clustered for e in named):
+        return set()
+    dst = next((k.value for k in call.kwargs if k.name == "dst"), call.args[0] if call.args else None)
+    while isinstance(dst, s.Index):
+        dst = dst.base
+    if isinstance(dst, s.Attribute) and dst.name in ring.fields:
+        return {ring.fields[dst.name]}
+    return set(ring.fields.values())
 
 
 def multicast(ctx: RoleContext, axis: s.Expr) -> int:
@@ -156,7 +163,7 @@ def finish(ctx: KernelContext, roles: list[x.Role]) -> list[x.Role]:
     uniform.check(ctx, roles)
     if not signals(ctx):
         return roles
-    wide = {f"{r.name}.empty" for r in ctx.rings.values() if r.multicast and r.generic}
+    wide = {f"{r.name}.empty" for r in ctx.rings.values() if r.multicast & r.generic}
     out = []
     for role in roles:
         body = tuple(_each(n, lambda n: _widen(n, wide)) for n in role.body) if wide else role.body

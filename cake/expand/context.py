@@ -40,8 +40,8 @@ class BufferInfo:
 class RingInfo:
     """A pipeline. ``arrivals``: contributions to the full barrier by each producer role's instances, known once its fills are
     expanded. ``mechanisms``: the operations that fill it, by role (a scan of the text, so that releases know whether the async
-    proxy refills the stage before the producer is expanded). ``multicast``: peers of the cluster write a part of each stage, so
-    releases go to all of them (from the same scan); ``generic``: some consumer reads it with ordinary loads."""
+    proxy refills the stage before the producer is expanded). ``multicast``: the buffers of which peers of the cluster write a part,
+    so that releases go to all of them (from the same scan); ``generic``: those that some consumer reads with ordinary loads."""
 
     name: str
     stages: int
@@ -50,8 +50,8 @@ class RingInfo:
     fields: dict[str, str]
     mechanisms: dict[str, set[str]] = field(default_factory=dict)
     arrivals: dict[str, int] = field(default_factory=dict)
-    multicast: bool = False
-    generic: bool = False
+    multicast: set[str] = field(default_factory=set)
+    generic: set[str] = field(default_factory=set)
     span: Span | None = None
 
     @property

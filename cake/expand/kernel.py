@@ -200,7 +200,10 @@ def order_by_use(ctx: KernelContext) -> None:
 
 
 def is_solo(ctx: KernelContext, role: str) -> bool:
-    """True if the role has only single-thread operations, so that one elected thread runs its whole program."""
+    """True if the role has only single-thread operations, so that one elected thread runs its whole program. One that signals peers
+    of its cluster meets them at the end with whole warps (``barrier.cluster`` with ``.aligned``), so it is not."""
+    if any(ring.multicast and role in ring.consumers for ring in ctx.rings.values()):
+        return False
     for do in ctx.kernel.dos:
         if do.role != role:
             continue
@@ -246,7 +249,7 @@ def scan_fills(ctx: KernelContext) -> None:
                     f = inner.func
                     if isinstance(f, s.Attribute) and isinstance(f.base, s.Name) and f.base.name == "tma":
                         kinds.add(f"tma.{f.name}")
-                        ring.multicast |= clusters.is_multicast(ctx, inner)
+                        ring.multicast |= clusters.receivers(ctx, ring, inner)
                     elif isinstance(f, s.Name) and f.name in ("store", "stmatrix", "cp_async"):
                         kinds.add(f.name)
 
@@ -275,8 +278,8 @@ def expand_role(ctx: KernelContext, do: s.Do, launch: int | None) -> x.Role:
                 executor="one", queue="bulk", keep=0, read=True, reason="drain: shared memory outlives its last store", span=do.span
             )
         )
-    for name in role.generic & set(ctx.rings):
-        ctx.rings[name].generic = True
+    for ring in ctx.rings.values():
+        ring.generic |= role.generic & set(ring.fields.values())
     role.emit(x.Exit(reason="end of the role", span=do.span))
     body = prune(tuple(role.out))
     tiles = used_tiles(body)

@@ -131,7 +131,7 @@ def check_filled(ctx: RoleContext, ref: Reference, span: Span) -> None:
 def note_generic(ctx: RoleContext, ref: Reference) -> None:
     """Remember that this role touches a stage through the generic proxy: its release needs an async-proxy fence."""
     if ref.handle is not None:
-        ctx.generic.add(ref.handle.ring)
+        ctx.generic |= {ref.handle.ring, ref.storage.name}
 
 
 def load_scalar(ctx: RoleContext, ref: Reference, cond: Expr | None, other: Expr | None, span: Span) -> Scalar:

@@ -19,7 +19,17 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.mark.parametrize(
     ("file", "kernel"),
-    [("gemm", None), ("rmsnorm", None), ("softmax", "softmax"), ("softmax", "softmax_long"), ("attention", None)],
+    [
+        ("gemm", None),
+        ("gemm_cluster", None),
+        ("gemm_bias_gelu", None),
+        ("batched_gemm", None),
+        ("layernorm", None),
+        ("rmsnorm", None),
+        ("softmax", "softmax"),
+        ("softmax", "softmax_long"),
+        ("attention", None),
+    ],
 )
 def test_no_findings(file: str, kernel: str | None) -> None:
     k = expand_file(EXAMPLES / f"{file}.cake", kernel=kernel)
