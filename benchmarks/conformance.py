@@ -90,7 +90,9 @@ def build_form(task: tuple[str, str, str]) -> dict[str, Any]:
                 b = case.bounds[n]
                 record["bounds"][n] = {"ulp": b.ulp, "ftz": b.ftz, "sign": b.sign, "reason": b.reason}
                 if np.any(np.asarray(b.absolute) > 0):
-                    arrays[f"{kind}/absolute/{n}"] = np.asarray(b.absolute, np.float64)
+                    arrays[f"{kind}/absolute/{n}"] = np.nextafter(
+                        np.asarray(b.absolute, np.float32), np.float32(np.inf)
+                    )
                 if b.free is not None:
                     arrays[f"{kind}/free/{n}"] = np.asarray(b.free)
             entry["cases"].append(record)

@@ -25,6 +25,12 @@ from cake.ir.expr import Apply, Const, Expr, Sym, integer, walk
 from cake.ir.ops import TMA_TARGETS
 
 BOX_LIMIT = 256
+REDUCIBLE = {
+    "add": ("f32", "f16", "bf16", "i32", "i64"),
+    "min": ("f16", "bf16", "i32", "i64"),
+    "max": ("f16", "bf16", "i32", "i64"),
+}
+"""Types that the bulk reductions combine (PTX ISA 9.7.9.25, cp.reduce.async.bulk: f32 has no min and max)."""
 
 
 @dataclass(frozen=True)
@@ -241,6 +247,13 @@ def _drain(ctx: RoleContext, e: s.Call, op: str, extra: tuple[str, ...]) -> None
         function_name = bound["op"].name if isinstance(bound["op"], s.Name) else ""
         if function_name not in ("add", "min", "max"):
             ctx.refuse("T003", "`tma.reduce` combines by add, min or max", bound["op"].span)
+        if tensor.storage.dtype not in REDUCIBLE[function_name]:
+            ctx.refuse(
+                "T005",
+                f"`tma.reduce` has no {function_name} of {tensor.storage.dtype}",
+                e.span,
+                help=f"it takes {', '.join(REDUCIBLE[function_name])}; elements of other types are combined by `atomic`",
+            )
         attrs["function"] = function_name
     if shared.handle is not None and shared.handle.role == "fill":
         ctx.refuse("D201", "the stage is still being filled", e.span, help="store it from its consumer")

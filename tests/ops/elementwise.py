@@ -232,7 +232,9 @@ def _broadcast(dtype: str) -> None:
                 "s": 0.25 if dtype == "f32" else 3,
             },
             lambda x, r, q, s: {
-                "z": _greater(_greater(wide(x), wide(r)[:, None]), _less(wide(q), np.asarray(s, np.float64))[None]).astype(x.dtype)
+                "z": _greater(
+                    _greater(wide(x), wide(r)[:, None]), _less(wide(q), np.asarray(s, np.float64))[None]
+                ).astype(x.dtype)
                 if dtype == "f32"
                 else np.maximum(np.maximum(x, r[:, None]), np.minimum(q, s)[None]).astype(np.int32)
             },
