@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from cake.diagnostics import Diagnostic, Span
@@ -14,7 +14,7 @@ from cake.ptx.launches import LIMIT, Launch, first_difference, launches
 from cake.ptx.lower import Invariants, lower, thread_inputs
 from cake.ptx.reader import PtxError, read
 from cake.ptx.report import HELP, finding
-from cake.ptx.slicing import slice_program
+from cake.ptx.slicing import drop_unknown, slice_program
 from cake.ptx.values import Value
 
 
@@ -54,9 +54,10 @@ class Subject:
 class _Side:
     """A reduced program for automata, and its form with coordinates for sampled launches."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, known: Iterable[str] = ()) -> None:
         plain = without_extras(program)
         slice_program(plain)
+        drop_unknown(plain, known)
         slice_program(program)
         self.all, self.sampled = Explorer(plain), Explorer(program)
 
@@ -86,7 +87,7 @@ def _compared(subject: Subject, program: Program, files: Mapping[int, str]) -> l
         for s in node.steps:
             if isinstance(s, Event):
                 s.star = s.head[0] in subject.stars
-    compiled = _Side(program)
+    compiled = _Side(program, thread_inputs(0, True, subject.elects))
     samples = list(launches(subject.sampled, subject.positions))
     invariants = Invariants(program, thread_inputs(0, True, subject.elects))
     compared: set[tuple[tuple[Value, ...], Thread]] = set()

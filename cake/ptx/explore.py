@@ -69,7 +69,7 @@ class Explorer:
 
     def run(self, inputs: Mapping[str, Value], exact: bool = False, limit: int = LIMIT) -> Automaton:
         """The automaton of the thread that starts with ``inputs``. ``exact``: counters stay exact, for a launch with
-        known parameters."""
+        known parameters, and the run ends where a predicate is not known."""
         initial = list(self._initial)
         for name, value in inputs.items():
             if name in self.registers:
@@ -125,7 +125,9 @@ class Explorer:
                 continue
             assert node.other is not None
             taken = env[predicate]
-            if taken is None:
+            if taken is None and exact:
+                state.after = (0, 0)  # a fork ends the run
+            elif taken is None:
                 env[predicate] = True
                 first = number(node.then, env)
                 env[predicate] = False

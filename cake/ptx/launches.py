@@ -18,7 +18,11 @@ LIMIT = 6000
 """States of one run."""
 
 
-_SAMPLES = (((264, 252, 240, 228, 216, 204), 0, 3), ((520, 444, 96, 212, 24, 36), 1, 2))
+_SAMPLES = (
+    ((264, 252, 240, 228, 216, 204), 0, 3),
+    ((520, 444, 96, 212, 24, 36), 1, 2),
+    ((4200, 40, 520, 24, 8, 12), 17, 3),
+)
 """Values of the scalar parameters in turn, with the cluster that is followed and how many tiles it meets (or one more).
 Neither side knows the guards of the host, so the values need not satisfy them."""
 
@@ -48,8 +52,8 @@ def launches(names: list[str], positions: Callable[[Mapping[str, int]], Value]) 
     for values, cta, tiles in _SAMPLES:
         scalars = {name: values[i % len(values)] for i, name in enumerate(names)}
         count = positions(scalars)
-        if type(count) is int and count > cta:
-            yield Launch(scalars, cta, max(cta + 1, count // tiles))
+        if type(count) is int and count > 0:
+            yield Launch(scalars, min(cta, count - 1), max(min(cta, count - 1) + 1, count // tiles))
 
 
 def trace(automaton: Automaton) -> tuple[list[tuple[Letter, bool, Any]], bool]:

@@ -215,6 +215,8 @@ class Lowering:
         f: v.Function
         if base in simple and len(parts) == 2:
             f = simple[base]
+        elif base == "mul" and "hi" in parts:
+            f = v.mul_high(bits, kind == "s")
         elif base in ("mul", "mad") and "hi" not in parts:
             width = 2 * bits if "wide" in parts else bits
             f = v.mul(width) if base == "mul" else v.mad(width)

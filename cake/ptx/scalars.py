@@ -51,6 +51,22 @@ _FUNCTIONS: dict[str, Function] = {
 }
 
 
+_WIDE: dict[str, Function] = {
+    **_FUNCTIONS,
+    "+": v.add(64),
+    "-": v.sub(64),
+    "*": v.mul(64),
+    "<<": v.shl(64),
+    ">>": v.shr(64, signed=True),
+}
+"""The same on i64."""
+
+
+def _narrow(a: Value) -> Value:
+    """The low 32 bits."""
+    return v.wrap(a, 32) if type(a) is int else a
+
+
 class Scalars:
     """Compiles expressions into a builder. ``fixed``: symbols with a known value."""
 
@@ -80,8 +96,9 @@ class Scalars:
         if isinstance(e, Apply):
             if e.dtype == "bool":
                 return self.condition(e)
-            if e.op == "cast" and e.args[0].dtype in ("i32", "i64"):
-                return self.value(e.args[0])
+            if e.op == "cast" and e.dtype in ("i32", "i64") and e.args[0].dtype in ("i32", "i64"):
+                inner = self.value(e.args[0])
+                return self.out.compute(_narrow, inner) if e.dtype == "i32" and e.args[0].dtype == "i64" else inner
             if e.op == "where":
                 condition, then, other = self.condition(e.args[0]), self.value(e.args[1]), self.value(e.args[2])
                 return self.out.compute(v.select, then, other, condition)
@@ -89,7 +106,8 @@ class Scalars:
                 return self.out.compute(v.mul(), self.value(e.args[0]), -1)
             if e.op in _FUNCTIONS and e.dtype in ("i32", "i64"):
                 args = [self.value(a) for a in e.args]
-                return self.out.compute(_FUNCTIONS[e.op], *args, step=e.op in "+-")
+                functions = _WIDE if e.dtype == "i64" else _FUNCTIONS
+                return self.out.compute(functions[e.op], *args, step=e.op in ("+", "-"))
         return self.out.constant(None)
 
     def condition(self, e: Expr) -> Operand:
@@ -140,5 +158,5 @@ def evaluate(e: Expr, known: Mapping[str, int]) -> Value:
             return args[0] if e.args[0].dtype in ("i32", "i64") else None
         if e.op == "where":
             return v.select(args[1], args[2], args[0])
-        return _FUNCTIONS[e.op](*args) if e.op in _FUNCTIONS else None
+        return _WIDE[e.op](*args) if e.op in _WIDE else None
     return None

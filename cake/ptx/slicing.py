@@ -7,7 +7,10 @@ over loops without events; those are taken to end.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cake.ptx.flow import Event, Node, Program, Set
+from cake.ptx.values import unknown
 
 
 def slice_program(program: Program) -> None:
@@ -60,6 +63,41 @@ def slice_program(program: Program) -> None:
         node.steps = [s for s in node.steps if isinstance(s, Event) or s.dst in needed]
         if node.predicate is not None and n not in branches:
             node.then, node.other, node.predicate = meets[n], None, None
+
+
+def drop_unknown(program: Program, known: Iterable[str]) -> None:
+    """Drop assignments whose value is never known, given the registers that have a value at the start."""
+    makers: dict[str, list[Set]] = {}
+    results: set[str] = set(known)
+    for node in program.nodes:
+        for s in node.steps:
+            if isinstance(s, Set):
+                makers.setdefault(s.dst, []).append(s)
+            elif s.result is not None:
+                results.add(s.result)
+        if isinstance(node.predicate, str):
+            results.add(node.predicate)  # a branch makes it known
+    never = {a for made in makers.values() for s in made for a in s.args if isinstance(a, str)} | set(makers)
+    never -= results
+    changed = True
+    while changed:
+        changed = False
+        for name, made in makers.items():
+            if name in never and any(_may_know(s, never) for s in made):
+                never.discard(name)
+                changed = True
+    for node in program.nodes:
+        node.steps = [s for s in node.steps if isinstance(s, Event) or s.dst not in never]
+
+
+def _may_know(s: Set, never: set[str]) -> bool:
+    """Whether an assignment may have a known value although some of its operands have none."""
+    if s.function is unknown:
+        return False
+    registers = [a for a in s.args if isinstance(a, str)]
+    if any(a not in never for a in registers):
+        return True
+    return s.function(*[None if isinstance(a, str) else a for a in s.args]) is not None
 
 
 def postdominators(nodes: list[Node]) -> list[int | None]:

@@ -100,6 +100,18 @@ def mul(bits: int = 32) -> Function:
     return f
 
 
+def mul_high(bits: int = 32, signed: bool = True) -> Function:
+    """a * b, high bits."""
+    mask = 0 if signed else (1 << bits) - 1
+
+    def f(a: Value, b: Value) -> Value:
+        if type(a) is not int or type(b) is not int:
+            return None
+        return wrap((a & mask) * (b & mask) >> bits if mask else a * b >> bits, bits)
+
+    return f
+
+
 def mad(bits: int = 32) -> Function:
     """a * b + c."""
     times, plus = mul(bits), add(bits)
