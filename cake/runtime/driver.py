@@ -211,7 +211,8 @@ class Driver:
             len(a.extents),
             a.pointer,
             [cuda.cuuint64_t(n) for n in a.extents],
-            [cuda.cuuint64_t(n) for n in a.strides],
+            # A tensor of one axis has no strides, but the driver refuses a null pointer where they would be.
+            [cuda.cuuint64_t(n) for n in a.strides or (16,)],
             [cuda.cuuint32_t(n) for n in a.box],
             [cuda.cuuint32_t(1) for _ in a.box],
             cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
