@@ -115,6 +115,8 @@ class _Check:
             yield from self.name(where, "mbarrier", s.barrier, self.barriers)
         if isinstance(s, x.Wait | x.Arrive):
             yield from self.slot(where, s.slot)
+        if isinstance(s, x.Arrive) and any(not 0 <= rank < self.k.cluster for rank in s.peers or ()):
+            yield f"{where}: a cluster of {self.k.cluster} CTAs lacks a rank of {list(s.peers or ())}"
         if isinstance(s, x.Named):
             yield from self.name(where, "named barrier", s.barrier, self.named)
         if isinstance(s, x.Cursor):
@@ -144,6 +146,9 @@ class _Check:
         yield from (f"{where} lacks the operand `{n}`" for n in row.operands if n not in s.operands)
         allowed = {*row.operands, *row.optional, "index"}
         yield from (f"{where} has no operand `{n}`" for n in s.operands if n not in allowed)
+        mask = s.attrs.get("multicast", 0)
+        if not isinstance(mask, int) or mask >> self.k.cluster:
+            yield f"{where}: multicast mask {mask} names ranks past a cluster of {self.k.cluster} CTAs"
         if "map" in s.attrs:
             yield from self.name(where, "tensor map", str(s.attrs["map"]), self.maps)
         elif "map" in row.attrs:

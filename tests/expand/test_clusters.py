@@ -10,6 +10,7 @@ import pytest
 from cake.compiler import expand_text
 from cake.expand.prune import flatten
 from cake.expand.show import show_kernel
+from cake.expand.wellformed import problems
 from cake.ir import expanded as x
 from cake.ir.evaluate import evaluate
 from tests.expand.cases import Case, check, parametrised
@@ -151,6 +152,13 @@ def test_expand_says_why() -> None:
     text = show_kernel(gemm(2))
     for part in ("at ranks 0, 1", "multicast 3", "no CTA leaves while peers may still signal it", "at 2 CTAs"):
         assert part in text
+
+
+def test_ranks_exist() -> None:
+    """An expanded kernel written by hand may not name ranks that the cluster lacks."""
+    assert problems(gemm(2)) == []
+    found = problems(gemm(2).model_copy(update={"cluster": 1}))
+    assert any("multicast mask 3" in text for text in found) and any("[0, 1]" in text for text in found)
 
 
 # ---- what is refused, and what is not -------------------------------------------------------------------------------

@@ -245,3 +245,20 @@ def test_the_cache_of_calls_is_bounded() -> None:
     for i in range(700):
         k(FakeTensor(a.shape, pointer=at(0) + 256 * i), b, c)
     assert len(k._calls) <= 512
+
+
+def test_a_persistent_grid_counts_the_clusters_that_fit() -> None:
+    """The device holds fewer clusters than its SMs alone would allow; the grid is in CTAs."""
+    positions = Sym(name="M")
+    fits = Apply(op="min", args=(positions, Sym(name="%clusters")), dtype="i32")
+    k, cuda = loaded(scaled().model_copy(update={"grid": fits, "schedule": "persistent"}), capability=(8, 6))
+    a, b = FakeTensor((500, 8), dtype="float32", strides=(12, 1)), FakeTensor((500, 8), dtype="float32", pointer=at(10))
+    k(a, b, 1.5, -7)
+    assert cuda.launches[0].cluster == 2 and cuda.launches[0].grid == (2 * (132 // 2 - 2), 1, 1)
+
+
+def test_a_cluster_that_does_not_fit() -> None:
+    k, cuda = loaded(scaled(), capability=(8, 6))
+    cuda.sms = (4, 4)
+    a, b = FakeTensor((5, 8), dtype="float32", strides=(12, 1)), FakeTensor((5, 8), dtype="float32", pointer=at(10))
+    assert code_of(k, a, b, 1.5, -7)[0] == "R015"
