@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from cake.diagnostics import CakeError
 from tests.ops.compare import Bound, difference, raw
 
 INDEX = "forms.json"
@@ -70,7 +70,11 @@ def build_form(task: tuple[str, str, str]) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": name, "group": form.group, "directory": where, "cases": []}
     try:
         kernel = form.kernel
-        artifact = build(kernel)
+        try:
+            artifact = build(kernel)
+        except Exception as e:  # the translation check has no say in what the device computes: note it, go on without
+            artifact = build(kernel, translation=False)
+            entry["translation"] = str(e) or repr(e)
         write(artifact, Path(directory) / where, ("cubin", "expand"))
         entry["registers"], entry["spills"] = artifact.report.registers, bool(artifact.report.spills)
         arrays: dict[str, Any] = {}
@@ -97,8 +101,8 @@ def build_form(task: tuple[str, str, str]) -> dict[str, Any]:
                     arrays[f"{kind}/free/{n}"] = np.asarray(b.free)
             entry["cases"].append(record)
         np.savez_compressed(Path(directory) / where / "data.npz", **arrays)
-    except CakeError as e:
-        entry["error"] = [f"{d.code}: {d.message} {' | '.join(d.facts)}" for d in e.diagnostics]
+    except Exception:  # a defect of the compiler on one form: the others are still wanted
+        entry["error"] = traceback.format_exc().splitlines()[-4:]
     return entry
 
 
@@ -116,6 +120,8 @@ def build_all(directory: Path, only: list[str], jobs: int) -> int:
     with multiprocessing.get_context("spawn").Pool(jobs, initializer=_quick) as pool:
         for entry in pool.imap(build_form, tasks, chunksize=4):
             entries.append(entry)
+            if "translation" in entry:
+                print(f"{entry['name']}: translation not checked: {entry['translation'][:300]}", flush=True)
             if "error" in entry:
                 print(f"{entry['name']}: {'; '.join(entry['error'])}", flush=True)
     failed = sum("error" in e for e in entries)

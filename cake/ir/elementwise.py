@@ -1,5 +1,9 @@
 """The table of elementwise operations: arity, types, and the accuracy the hardware promises.
 
+The contract: ``+ - *`` of f32 round to nearest even and keep subnormals; narrower floats are computed in f32 and rounded
+once more; the approximate functions flush subnormal operands and results where their instruction does (``ftz``); ``min`` and
+``max`` propagate NaN and order zeros; a NaN has no payload.
+
 The NumPy meaning is registered under the same names in ``cake.machine.elementwise`` and the CUDA emission in
 ``cake.codegen.elementwise``; a test holds the three key sets equal.
 """
