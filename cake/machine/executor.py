@@ -10,7 +10,7 @@ from cake.machine.agents import LANES, ONE, WARP, Runner
 from cake.machine.barriers import ClusterBarrier, MBarrier, Pool
 from cake.machine.elementwise import Array
 from cake.machine.faults import fail
-from cake.machine.flights import Flight
+from cake.machine.flights import Flight, nothing
 from cake.machine.instance import ClusterState, Cta, Instance
 from cake.machine.memory import BufferLayout, Shared
 from cake.machine.program import RoleProgram, tracked_tiles
@@ -23,7 +23,7 @@ HALVES: tuple[tuple[Literal["L", "R"], int], ...] = (("L", 1), ("R", 31))
 
 
 class Executor:
-    """One batch of clusters. ``memory``: the tensors; ``env``: launch values."""
+    """One batch of clusters. ``memory``: the tensors; ``env``: launch values; ``values``: tiles have values."""
 
     def __init__(
         self,
@@ -33,7 +33,10 @@ class Executor:
         env: dict[str, Any],
         scheduler: Scheduler,
         observer: ev.Observer | None,
+        *,
+        values: bool = True,
     ) -> None:
+        self.values = values
         self.kernel = kernel
         self.entry, self.roles = programs
         self.memory = memory
@@ -66,6 +69,8 @@ class Executor:
 
     def launch(self, flight: Flight) -> None:
         """``flight`` can go on."""
+        if not self.values:
+            flight.read = flight.write = nothing
         self.scheduler.add(flight)
 
     def operation(self, op: str, runner: Runner) -> ev.AsyncOp:
@@ -165,15 +170,27 @@ class Executor:
 
     def run(self, max_steps: int | None) -> None:
         """Run everything to its end."""
-        observer, scheduler = self.observer, self.scheduler
-        if observer is not None:
+        self.start()
+        self.drain(max_steps)
+        if self.live:
+            report(self)
+        if self.observer is not None:
+            self.observer.end()
+
+    def start(self) -> None:
+        """Bring every agent to its first step."""
+        if self.observer is not None:
             agents = tuple(r.agent for r in self.runners)
-            observer.start(ev.Setup(self.kernel, self.env, agents, tracked_tiles(self.kernel)))
+            self.observer.start(ev.Setup(self.kernel, self.env, agents, tracked_tiles(self.kernel)))
         self.live = len(self.runners)
         for runner in self.runners:
-            if observer is not None:
+            if self.observer is not None:
                 self.emit(ev.Begin(self.event_id(), None, runner.agent))
             self._move(runner)
+
+    def drain(self, max_steps: int | None) -> None:
+        """Run until nothing can."""
+        scheduler = self.scheduler
         while (entity := scheduler.next()) is not None:
             self.steps += 1
             if max_steps is not None and self.steps > max_steps:
@@ -187,10 +204,6 @@ class Executor:
                     entity.fresh = False
             elif entity.advance(self):
                 scheduler.add(entity)
-        if self.live:
-            report(self)
-        if observer is not None:
-            observer.end()
 
     def _move(self, runner: Runner) -> None:
         """On to the next step, from the entry to the role, or out."""

@@ -126,6 +126,7 @@ class PhaseLog:
         self.fenced: int | None = None
         self.last_waited = -2
         self.intended: dict[int, list[ev.Contrib]] = {}
+        self.forgetful = False
 
     @property
     def phase(self) -> int:
@@ -133,11 +134,12 @@ class PhaseLog:
         return len(self.completed)
 
     def knows(self, clock: Clock, phase: int) -> bool:
-        """The completion of ``phase`` is in the past that ``clock`` describes, or all contributions to it are."""
+        """The completion of ``phase`` is in the past that ``clock`` describes, or all contributions to it are (where
+        ``forgetful``, only those of the last phase are remembered, which refuses more, never less)."""
         row = clock.rows[C]
         if row[self.column] >= phase + 2:
             return True
-        if phase < 0 or phase >= len(self.completed):
+        if phase < 0 or phase >= len(self.completed) or (self.forgetful and phase < len(self.completed) - 1):
             return False
         known = all(
             row[s.column] >= s.number if s.bit is None else clock.has(s.bit, DONE) for s in self.completed[phase]

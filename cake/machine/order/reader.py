@@ -56,8 +56,11 @@ class Order:
     """An observer. ``findings`` holds what has been found when the run has ended (``finish`` ends a run that was cut
     off)."""
 
-    def __init__(self, profile: Profile = "conservative") -> None:
+    def __init__(self, profile: Profile = "conservative", *, tensors: bool = True, forgetful: bool = False) -> None:
+        """``tensors`` False leaves out the accesses to global memory; ``forgetful``: see ``PhaseLog.knows``."""
         self.profile = profile
+        self.tensors = tensors
+        self.forgetful = forgetful
         self.findings: list[Diagnostic] = []
         self.running = False
 
@@ -75,7 +78,9 @@ class Order:
         kernel = setup.kernel
         self.solo = {r.name for r in kernel.roles if r.solo}
         self.protocol = Protocol(setup, self.columns, self.clocks, self.numbers)
-        self.memory = Memory(kernel.shared_bytes, written_shapes(setup))
+        for log in self.protocol.logs.values():
+            log.forgetful = self.forgetful
+        self.memory = Memory(kernel.shared_bytes, written_shapes(setup) if self.tensors else {})
         self.races = Races(self.memory, self.profile, self.progress, setup.agents)
         self.registers = Registers()
         self.leaving = Leaving(self.columns)

@@ -1,0 +1,214 @@
+"""The verdict on one expanded kernel: what can be said without a run, small launches, and the closure of its states.
+
+Launches come first: they show real failures with a witness, and count what every launch must do to its outputs. Then the
+graph of states is closed for a proof of all trip counts; where it does not close, more launches say how far was looked.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from cake.diagnostics import CakeError, Diagnostic
+from cake.ir import expanded as x
+from cake.machine.order.reader import Order
+from cake.machine.run import run
+from cake.verify import report
+from cake.verify.closure import explore
+from cake.verify.launches import Family, Launch, ranges
+from cake.verify.outputs import Coverage, coverage
+from cake.verify.schedules import SEEDS, UNDECIDED, failure
+from cake.verify.skeleton import Unfit, plan
+from cake.verify.statics import outside
+from cake.verify.verdict import PROVED, Status, Verdict
+
+Effort = Literal["quick", "full"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much to spend: steps and seconds of the closure, seconds of launches, and how many launches at least."""
+
+    steps: int
+    seconds: float
+    launches: float
+    least: int
+    seeds: int = SEEDS
+
+
+BUDGETS: dict[Effort, Budget] = {
+    "quick": Budget(steps=4000, seconds=0.1, launches=0.05, least=3, seeds=32),
+    "full": Budget(steps=2_000_000, seconds=30.0, launches=15.0, least=3),
+}
+LAUNCH_STEPS = 400_000
+"""Steps after which a launch is given up as too large."""
+
+
+def verify(
+    kernel: x.Kernel,
+    *,
+    effort: Effort = "full",
+    budget: Budget | None = None,
+    launches: list[dict[str, Any]] | None = None,
+    ctas: int = 2,
+) -> Verdict:
+    """Decide whether ``kernel`` is safe. ``launches``: arguments to run instead of the family that is derived."""
+    return _Verifier(kernel, budget or BUDGETS[effort], launches, ctas).decide()
+
+
+@dataclass
+class _Verifier:
+    kernel: x.Kernel
+    budget: Budget
+    given: list[dict[str, Any]] | None
+    ctas: int
+    runs: int = 0
+    findings: list[Diagnostic] = field(default_factory=list)
+    unknown: list[Diagnostic] = field(default_factory=list)
+    done: list[Launch] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    start: float = field(default_factory=time.process_time)
+
+    def decide(self) -> Verdict:
+        """The verdict."""
+        try:
+            self.unknown += outside(self.kernel)
+            launches = iter(self._launches())
+            self._run(launches, self.budget.least, self.budget.launches)
+            if self.findings:
+                return self._failed()
+            if not self.done:
+                self.unknown.append(_no_launch(self.kernel))
+            claim = None if self.unknown else self._close()
+            if claim is None and not self.unknown:
+                self._run(launches, 1 << 30, self.budget.launches)
+                if self.findings:
+                    return self._failed()
+        except CakeError as error:
+            self.findings += error.diagnostics
+            return self._failed()
+        if self.unknown:
+            return self._verdict("unknown", "not known", self.unknown)
+        return self._verdict("safe", claim or f"checked up to {ranges(self.done)}", [])
+
+    # -- launches -----------------------------------------------------------------------------------------------------
+
+    def _launches(self) -> list[Launch] | Any:
+        if self.given is not None:
+            return [Launch(a, {n: v for n, v in a.items() if isinstance(v, int)}) for a in self.given]
+        return Family(self.kernel).launches()
+
+    def _run(self, launches: Any, count: int, seconds: float) -> None:
+        """Run some launches, until something is found or the budget is spent."""
+        deadline = time.process_time() + seconds
+        for number, launch in enumerate(launches):
+            self._one(launch)
+            if self.findings or number + 1 >= count or time.process_time() > deadline:
+                return
+
+    def _one(self, launch: Launch) -> None:
+        order = Order()
+        shapes = {t.name: launch.arguments[t.name].shape for t in self.kernel.tensors if t.direction != "in"}
+        watch = Coverage(order, shapes)
+        self.runs += 1
+        found: list[Diagnostic] = []
+        try:
+            run(self.kernel, launch.arguments, ctas=self.ctas, observer=watch, values=False, max_steps=LAUNCH_STEPS)
+        except CakeError as error:
+            if any(d.code.startswith("R") for d in error.diagnostics):
+                self.runs -= 1
+                return
+            if any(d.code == "U906" for d in error.diagnostics):
+                return
+            order.finish(complete=False)
+            found += error.diagnostics
+        found += order.findings
+        self.done.append(launch)
+        if not found:
+            found = coverage(self.kernel, watch, launch.text)
+        if found:
+            self.findings += [_at(d, launch) for d in report.choose(found)]
+            self._demonstrate(launch)
+
+    def _demonstrate(self, launch: Launch) -> None:
+        """Conditions of determinacy need a schedule that goes wrong, or they leave the verdict open."""
+        suspects = [d for d in self.findings if d.code in UNDECIDED]
+        if not suspects or len(suspects) < len(self.findings):
+            return
+        trace, tried = failure(
+            self.kernel, launch.arguments, ctas=self.ctas, max_steps=LAUNCH_STEPS, seeds=self.budget.seeds
+        )
+        self.runs += tried
+        if trace is not None:
+            self.findings = [d.model_copy(update={"witness": (*d.witness, *trace)}) for d in self.findings]
+            return
+        self.findings = []
+        for d in suspects:
+            self.unknown.append(
+                d.model_copy(
+                    update={
+                        "code": "U902",
+                        "message": f"not deterministic, though no failure was found in {tried} schedules: {d.message}",
+                        "facts": (f"the condition is that of {d.code}", *d.facts),
+                        "contract": report.CONTRACTS[d.code],
+                    }
+                )
+            )
+
+    # -- all trip counts ----------------------------------------------------------------------------------------------
+
+    def _close(self) -> str | None:
+        try:
+            closed = explore(plan(self.kernel), max_steps=self.budget.steps, seconds=self.budget.seconds)
+        except Unfit as why:
+            self.notes.append(f"no proof for all trip counts: {why}")
+            return None
+        self.runs += closed.runs
+        if closed.findings:
+            first = report.choose(closed.findings)[0]
+            self.notes.append(
+                "no proof for all trip counts: some combination of counts and conditions fails, but no launch that was run has "
+                f"it ({first.code}: {first.message})"
+            )
+            return None
+        states = f"{closed.nodes} states, " if closed.nodes else ""
+        self.notes.append(
+            f"barriers, shared memory and registers: closed over all counts and conditions ({states}{closed.edges} tiles, "
+            f"{closed.runs} runs); global accesses and outputs: {ranges(self.done)}"
+        )
+        return PROVED
+
+    # -- the answer ---------------------------------------------------------------------------------------------------
+
+    def _failed(self) -> Verdict:
+        if not self.findings:
+            return self._verdict("unknown", "not known", self.unknown)
+        return self._verdict("unsafe", "refuted", self.findings)
+
+    def _verdict(self, status: Status, claim: str, found: list[Diagnostic]) -> Verdict:
+        chosen = report.choose(found)
+        return Verdict(
+            status=status,
+            claim=claim,
+            codes=tuple(dict.fromkeys(d.code for d in chosen)),
+            diagnostics=chosen,
+            notes=tuple(self.notes),
+            runs=self.runs,
+            seconds=round(time.process_time() - self.start, 4),
+        )
+
+
+def _at(d: Diagnostic, launch: Launch) -> Diagnostic:
+    line = f"launch: {launch.text}"
+    return d if line in d.witness else d.model_copy(update={"witness": (*d.witness, line)})
+
+
+def _no_launch(kernel: x.Kernel) -> Diagnostic:
+    return Diagnostic(
+        code="U904",
+        severity="error",
+        message=f"no small launch of {kernel.name} was found that meets its guards and assumptions",
+        span=kernel.span,
+        help="state what the dims must satisfy in simpler conditions",
+    )

@@ -1,0 +1,162 @@
+"""Consistent cuts: an executor that stops every agent at the heads of loops and goes on when nothing else can run.
+
+Stopping there is one legal schedule. When all agents that live are at gates, the cut is consistent, and every
+asynchronous operation has completed (though who knows of it is another matter); the state of the machine and of the
+order reading can be compared with that of another cut. Agents that wait for something elsewhere only lose the cut:
+gates open when nothing else can run, so they never stop a program that would go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from cake.ir import expanded as x
+from cake.machine.agents import Runner
+from cake.machine.executor import Executor
+from cake.machine.instance import Instance
+from cake.machine.program import RoleProgram
+from cake.machine.stuck import report
+from cake.machine.tape import Block, Branch, Code, Loop, Step, Tape
+
+Values = dict[Any, Any]
+
+
+class Gate(Code):
+    """The head of an iteration. ``tile``: of the walk over tiles."""
+
+    node = x.SyncWarp()
+
+    def __init__(self, loop: x.For, path: str, tile: bool, alone: bool) -> None:
+        self.loop = loop
+        self.path = path
+        self.tile = tile
+        self.alone = alone
+
+    def prepare(self, inst: Instance) -> tuple[int, int, int]:
+        """The iteration: how many came before, how many follow, and its index."""
+        if self.tile:
+            return 0, 0, 0
+        env = inst.env
+        value = env[self.loop.var]
+        return value - env[f"%lo.{self.path}"], env[f"%hi.{self.path}"] - value, value
+
+    def run(self, m: Executor, runner: Runner, step: Step) -> bool:
+        if runner.released:
+            return True
+        assert isinstance(m, Explorer)
+        m.gated.append(runner)
+        return False
+
+
+class GatedLoop(Loop):
+    """A loop whose iterations begin at a gate."""
+
+    def __init__(self, loop: Loop, gate: Gate) -> None:
+        super().__init__(loop.node, loop.lo, loop.hi, loop.step, loop.body)
+        self.gate = gate
+
+    def walk(self, tape: Tape) -> Iterator[Step]:
+        env, var = tape.instance.env, self.node.var
+        outer = tape.iteration
+        lo, hi = self.lo(env), self.hi(env)
+        env[f"%lo.{self.gate.path}"], env[f"%hi.{self.gate.path}"] = lo, hi
+        for value in range(lo, hi, self.step(env)):
+            env[var] = value
+            tape.iteration = (*outer, (var, value))
+            yield tape.step(self.gate)
+            yield from self.body.walk(tape)
+        tape.iteration = outer
+
+
+class Tiles(Loop):
+    """The walk over tiles: after each gate the explorer says what the next tile is like, or that there is none."""
+
+    def __init__(self, loop: Loop, gate: Gate) -> None:
+        super().__init__(loop.node, loop.lo, loop.hi, loop.step, loop.body)
+        self.gate = gate
+
+    def walk(self, tape: Tape) -> Iterator[Step]:
+        inst, outer = tape.instance, tape.iteration
+        machine = inst.machine
+        assert isinstance(machine, Explorer)
+        number = 0
+        while True:
+            yield tape.step(self.gate)
+            values = machine.tile(number, inst)
+            if values is None:
+                break
+            inst.env.update(values)
+            inst.env[self.node.var] = number
+            tape.iteration = (*outer, (self.node.var, number))
+            yield from self.body.walk(tape)
+            number += 1
+        tape.iteration = outer
+
+
+def gated(programs: tuple[RoleProgram, dict[str, RoleProgram]]) -> tuple[RoleProgram, dict[str, RoleProgram]]:
+    """Put a gate at the head of every loop whose number of iterations is not constant."""
+    entry, roles = programs
+    for name, program in roles.items():
+        solo = program.role is not None and program.role.solo
+        _gate(program.body, name, solo)
+    return entry, roles
+
+
+def _gate(block: Block, path: str, alone: bool) -> None:
+    for i, item in enumerate(block.items):
+        here = f"{path}.{i}"
+        if isinstance(item, Loop):
+            _gate(item.body, here, alone)
+            gate = Gate(item.node, here, item.node.role == "tiles", alone)
+            if gate.tile:
+                block.items[i] = Tiles(item, gate)
+            elif not (item.node.lo.kind == "const" and item.node.hi.kind == "const"):
+                block.items[i] = GatedLoop(item, gate)
+        elif isinstance(item, Branch):
+            _gate(item.then, here + ".then", alone)
+            _gate(item.orelse, here + ".else", alone)
+
+
+class NoCut(Exception):
+    """The agents could not be brought to a consistent cut."""
+
+
+class Explorer(Executor):
+    """An executor with gates. ``cut`` is called whenever every agent that lives is at one, with True if all are at the
+    walk over tiles; ``tile`` gives the values of tile ``number`` for an instance."""
+
+    cut: Callable[[bool], None]
+    choose: Callable[[int, Instance], Values | None]
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.gated: list[Runner] = []
+        self.limit = 0
+
+    def tile(self, number: int, inst: Instance) -> Values | None:
+        """What the next tile is like."""
+        return self.choose(number, inst)
+
+    def run(self, max_steps: int | None) -> None:
+        """Run to the end, cut by cut."""
+        self.limit = self.steps + (max_steps or 1 << 60)
+        started = False
+        while True:
+            if not started:
+                self.start()
+                started = True
+            self.drain(self.limit)
+            if not self.gated:
+                break
+            if len(self.gated) == self.live:
+                gates = [r.step.code for r in self.gated if r.step is not None]
+                self.cut(all(isinstance(g, Gate) and g.tile for g in gates))
+            waiting, self.gated = self.gated, []
+            for runner in sorted(waiting, key=lambda r: r.agent.index):
+                runner.released = True
+                self.wake(runner)
+        if self.live:
+            report(self)
+        if self.observer is not None:
+            self.observer.end()

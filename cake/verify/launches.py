@@ -1,0 +1,313 @@
+"""Small launches of a kernel: dims, scalars and the contents of inputs that control depends on.
+
+Control depends on launch values through the constants it divides and compares by (*granules*). So values just below, at
+and just above small multiples of these decide all that can be decided differently: no tile, one, several, a ragged last
+one, fewer slabs than stages and more. Data that control reads (lengths, offsets, page tables) is made to fit what the kernel
+assumes about it, with empty sequences among the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cake.ir import expanded as x
+from cake.ir.dtypes import DTYPES, numpy_dtype
+from cake.ir.evaluate import evaluate
+from cake.ir.expr import Apply, Const, Expr, Sym, symbols, walk
+from cake.machine.elementwise import Array
+from cake.verify.control import LOAD, leaves, linear, sites
+
+MAX_ELEMENTS = 1 << 22
+"""Elements of all tensors of a launch together."""
+
+SCALES = (64, 8, 1)
+
+
+@dataclass
+class Launch:
+    """Arguments of a launch, and its values in words."""
+
+    arguments: dict[str, Any]
+    values: dict[str, int]
+    data: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The values in words."""
+        parts = [f"{n}={v}" for n, v in self.values.items()]
+        parts += [f"{n}={a.reshape(-1)[:6].tolist()}" for n, a in self.data.items()]
+        return ", ".join(parts) or "the only launch"
+
+
+class Family:
+    """The launches of one kernel."""
+
+    def __init__(self, kernel: x.Kernel) -> None:
+        self.kernel = kernel
+        self.granules: dict[str, set[int]] = {}
+        self.limits: dict[str, set[int]] = {}
+        self.control: set[str] = set()
+        self.trips: set[str] = set()
+        for site in sites(kernel):
+            if isinstance(site.node, x.For):
+                for e in site.exprs:
+                    self._scan(e)
+                    self.trips |= leaves(e) if site.node.role != "tiles" else set()
+            else:
+                for e in site.exprs:
+                    self._scan(e)
+            if isinstance(site.node, x.Op):
+                self._operands(site.node)
+        for e in (kernel.positions, kernel.grid, *(g.expr for g in kernel.guards if g.expr is not None)):
+            self._scan(e)
+        for t in kernel.tensors:
+            for e in t.shape:
+                self._scan(e)
+        self.free = [d.name for d in kernel.dims if d.name not in self._sums()]
+        self.depth = max((r.slots for r in kernel.rings), default=1)
+
+    # -- reading the kernel -------------------------------------------------------------------------------------------
+
+    def _operands(self, node: x.Op) -> None:
+        for name, value in node.operands.items():
+            if isinstance(value, x.Ref):
+                if node.op == "load_scalar" and self._input(value.base):
+                    self.control.add(value.base)
+            elif name == "where":
+                self._scan(value)
+                if node.type is not None:
+                    for sym in leaves(value):
+                        self.limits.setdefault(sym, set()).update(n for n in node.type.shape[-2:] if n > 1)
+
+    def _input(self, name: str) -> bool:
+        tensor = self.kernel.tensor(name)
+        return tensor is not None and tensor.direction == "in" and DTYPES[tensor.dtype].kind == "int"
+
+    def _scan(self, e: Expr) -> None:
+        """Note what symbols are divided by and compared with."""
+        for node in walk(e):
+            if not isinstance(node, Apply) or len(node.args) != 2:
+                continue
+            for a, b in (node.args, node.args[::-1]):
+                if isinstance(b, Const) and not isinstance(b.value, float) and int(b.value) > 1:
+                    where = self.granules if node.op in ("cdiv", "//", "%") else self.limits
+                    if node.op in ("cdiv", "//", "%", "<", "<=", ">", ">=", "=="):
+                        for term, factor in linear(a).items():
+                            if isinstance(term, Sym) and factor in (1, -1):
+                                where.setdefault(self._base(term.name), set()).add(int(b.value))
+
+    @staticmethod
+    def _base(name: str) -> str:
+        return name[len(LOAD) :].split("[")[0] if name.startswith(LOAD) else name
+
+    def _conditions(self, tensor: str, form: str) -> list[x.Condition]:
+        return [a for a in self.kernel.assumes if a.form == form and a.tensor == tensor]
+
+    def _sums(self) -> dict[str, str]:
+        """Dims that an assumption ties to the last element of an increasing input."""
+        found = {}
+        for a in self.kernel.assumes:
+            if a.form == "element" and a.tensor in self.control and isinstance(a.args[-1], Sym):
+                found[a.args[-1].name] = a.tensor
+        return {d: t for d, t in found.items() if t is not None}
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def unit(self, name: str) -> int:
+        """The granule that tiles a dim (or the lengths in an input)."""
+        found = self.granules.get(name, set())
+        return max((g for g in found if g <= 4096), default=1)
+
+    def near(self, name: str, value: int) -> int:
+        """The value nearest to ``value`` that the guards on this dim alone admit."""
+        guards = [
+            g.expr for g in self.kernel.guards if g.expr is not None and symbols(g.expr) <= {name} | self._constants
+        ]
+        constants = {n: v for n, v in self.kernel.constants.items() if not isinstance(v, str)}
+        for distance in range(0, 4097):
+            for v in (value + distance, value - distance):
+                if v >= 1 and all(evaluate(g, {**constants, name: v}) for g in guards):
+                    return v
+        return value
+
+    @property
+    def _constants(self) -> set[str]:
+        return set(self.kernel.constants)
+
+    def launches(self) -> Iterator[Launch]:
+        """First a few that differ in everything, then a grid over each trip count and number of tiles."""
+        seen: set[str] = set()
+        for wanted in self._wanted():
+            launch = self._launch(*wanted)
+            if launch is not None and launch.text not in seen:
+                seen.add(launch.text)
+                yield launch
+
+    def _wanted(self) -> Iterator[tuple[dict[str, int], int, int]]:
+        """Values wanted of dims; scale and pattern of the data."""
+        units = {d: self.unit(d) for d in self.free}
+        tiled = {d: u for d, u in units.items() if u > 1}
+        high = {d: max(self.limits.get(d, {0})) for d in self.free}
+        small = dict.fromkeys(units, 1)
+        ragged = {d: 2 * u + max(1, u // 2) - 1 if u > 1 else 2 for d, u in units.items()}
+        exact = {d: high[d] or (2 * u if u > 1 else 2) for d, u in units.items()}
+        yield ragged, 2, 0
+        yield exact, 1, 1
+        yield small, 0, 2
+        depth = self.depth + 3
+        for q in range(1, depth + 1):  # trip counts
+            wanted = {d: q * u if d in self.trips or not self.trips else small[d] for d, u in tiled.items()}
+            yield {**small, **wanted}, q, 3
+            yield {**small, **{d: v + 1 for d, v in wanted.items()}}, q, 4
+        for q in range(1, depth + 1):  # numbers of tiles
+            yield {**small, **{d: q * u - u // 3 for d, u in units.items() if d not in self.trips}}, 1, 5 + q
+
+    def _launch(self, wanted: dict[str, int], scale: int, pattern: int) -> Launch | None:
+        values = {d: self.near(d, v) for d, v in wanted.items()}
+        data: dict[str, Array] = {}
+        constants = {n: v for n, v in self.kernel.constants.items() if not isinstance(v, str)}
+        solved = self._relations(values, constants)
+        if solved is None:
+            return None
+        values = solved
+        longest = 0
+        tied = {t: d for d, t in self._sums().items()}
+        for name in sorted(self.control, key=lambda n: n not in tied):
+            if name in tied:
+                made = self._offsets(name, {**constants, **values}, scale, pattern)
+                data[name], values[tied[name]] = made, int(made[-1])
+                longest = max(longest, int(np.diff(made).max()))
+        if any(v < 1 for d, v in values.items() if d in {k.name for k in self.kernel.dims}):
+            return None
+        for name in self.control - set(tied):
+            found = self._contents(name, {**constants, **values}, scale, pattern)
+            if found is None:
+                return None
+            data[name] = found
+        scalars: dict[str, Any] = {}
+        for scalar in self.kernel.scalars:
+            if DTYPES[scalar.dtype].kind == "int":
+                unit = self.unit(scalar.name)
+                scalars[scalar.name] = max(longest, 1) if data else max(1, scale * unit - unit // 3)
+            else:
+                scalars[scalar.name] = DTYPES[scalar.dtype].kind == "float" and 1.0
+        return self._arguments(values, scalars, data, constants)
+
+    def _relations(self, values: dict[str, int], constants: dict[str, Any]) -> dict[str, int] | None:
+        """Change single dims until the guards between them hold."""
+        guards = [
+            g.expr for g in self.kernel.guards if g.expr is not None and symbols(g.expr) <= set(values) | set(constants)
+        ]
+
+        def holds(v: dict[str, int]) -> bool:
+            return all(evaluate(g, {**constants, **v}) for g in guards)
+
+        if holds(values):
+            return values
+        involved = sorted({n for g in guards for n in symbols(g)} & set(values))
+        for name in involved:
+            for v in range(1, 257):
+                if holds({**values, name: v}):
+                    return {**values, name: v}
+        for name in involved:
+            for other in involved:
+                for v in range(1, 33):
+                    for u in range(1, 33):
+                        if name < other and holds({**values, name: v, other: u}):
+                            return {**values, name: v, other: u}
+        return None
+
+    # -- data ---------------------------------------------------------------------------------------------------------
+
+    def _shape(self, name: str, env: dict[str, Any]) -> tuple[int, ...]:
+        tensor = self.kernel.tensor(name)
+        assert tensor is not None
+        return tuple(int(evaluate(e, env)) for e in tensor.shape)
+
+    def _offsets(self, name: str, env: dict[str, Any], scale: int, pattern: int) -> Array:
+        """Prefix sums of lengths, some of them empty, some ragged."""
+        count = self._shape(name, env)[0] - 1
+        unit = self.unit(name)
+        options = [
+            scale * unit + 1,
+            0,
+            max(1, scale * unit),
+            max(0, scale * unit - 1),
+            1,
+            (scale + 1) * unit - unit // 3,
+        ]
+        lengths = [options[(i + pattern) % len(options)] for i in range(count)]
+        if sum(lengths) == 0:
+            lengths[-1] = max(1, unit)
+        return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+    def _contents(self, name: str, env: dict[str, Any], scale: int, pattern: int) -> Array | None:
+        tensor = self.kernel.tensor(name)
+        assert tensor is not None
+        shape = self._shape(name, env)
+        size = math.prod(shape)
+        low, high = 0, 1 << 20
+        for a in self._conditions(name, "within"):
+            if not {n for e in a.args for n in symbols(e)} <= set(env):
+                return None
+            low, high = max(low, int(evaluate(a.args[0], env))), min(high, int(evaluate(a.args[1], env)))
+        if low >= high:
+            return None
+        unit = self.unit(name)
+        options = [scale * unit + 1, scale * unit, low, scale * unit - 1, high - 1 if high < 1 << 20 else 0, low + 1]
+        made = np.array(
+            [min(max(options[(i + pattern) % len(options)], low), high - 1) for i in range(min(size, 4096))]
+        )
+        made = np.resize(made, size)
+        if self._conditions(name, "increasing"):
+            made = np.sort(made)
+        if self._conditions(name, "unique"):
+            made = np.arange(size) + low
+        for a in self._conditions(name, "element"):
+            *index, value = (int(evaluate(e, env)) for e in a.args)
+            made.reshape(shape)[tuple(index)] = value
+        return made.reshape(shape).astype(numpy_dtype(tensor.dtype))
+
+    def _arguments(
+        self, values: dict[str, int], scalars: dict[str, Any], data: dict[str, Array], constants: dict[str, Any]
+    ) -> Launch | None:
+        arguments: dict[str, Any] = dict(scalars)
+        env = {**constants, **values}
+        total = 0
+        for tensor in self.kernel.tensors:
+            if tensor.name in data:
+                arguments[tensor.name] = data[tensor.name]
+                continue
+            if not {n for e in tensor.shape for n in symbols(e)} <= set(env):
+                return None
+            shape = self._shape(tensor.name, env)
+            total += math.prod(shape)
+            if total > MAX_ELEMENTS or any(n < 0 for n in shape):
+                return None
+            zero = np.zeros((), numpy_dtype(tensor.dtype))
+            arguments[tensor.name] = (
+                np.broadcast_to(zero, shape) if tensor.direction == "in" else np.zeros(shape, zero.dtype)
+            )
+        shown = {**values, **{n: v for n, v in scalars.items() if not isinstance(v, float)}}
+        return Launch(arguments, shown, data)
+
+
+def ranges(launches: Iterable[Launch]) -> str:
+    """The values that some launches covered, in words."""
+    seen: dict[str, set[int]] = {}
+    count = 0
+    for launch in launches:
+        count += 1
+        for name, value in launch.values.items():
+            seen.setdefault(name, set()).add(int(value))
+    parts = []
+    for name, found in seen.items():
+        ordered = sorted(found)
+        shown = ", ".join(map(str, ordered)) if len(ordered) <= 5 else f"{ordered[0]} .. {ordered[-1]}"
+        parts.append(f"{name} = {shown}")
+    return f"{count} launch{'es' if count != 1 else ''}" + (f" ({'; '.join(parts)})" if parts else "")

@@ -1,0 +1,87 @@
+"""Putting findings together: one of each, root causes first, at most three, with the contract that is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cake.diagnostics import Diagnostic
+from cake.machine.order.check import MEANINGLESS, RANK
+
+LIMIT = 3
+
+CONTRACTS = {
+    "P101": "every wait is satisfied in every schedule",
+    "P102": "the completion of a phase comes before every contribution to the next one",
+    "P103": "the arrivals of each phase add up to the barrier's count",
+    "P104": "the bytes announced for a phase are the bytes that land in it",
+    "P105": "bytes are announced before the last arrival of their phase",
+    "P106": "every wait for a phase returns before the next phase completes",
+    "P107": "a wait for a phase is issued after the phase before it has completed",
+    "P108": "something contributes to every phase that is waited for",
+    "P109": "stages are released oldest first, each once, and none is kept past its tile",
+    "P110": "fewer stages are held than the ring has",
+    "P113": "a barrier is initialised before it is used, and once",
+    "P114": "one hardware barrier has one generation at a time",
+    "P115": "the threads that come to a barrier are as many as it states",
+    "P116": "all threads of a cluster take part in its barrier, and arrivals and waits alternate",
+    "P117": "no CTA leaves while another may still signal its barriers",
+    "P120": "a group wait is executed by the thread that committed the groups",
+    "D201": "memory is read after it was written, and after the write has become visible",
+    "D202": "memory is overwritten after every read of it has completed",
+    "D203": "two writes of the same memory are ordered",
+    "D204": "warps of a role order what they exchange through memory",
+    "D205": "what the elected lane has waited for reaches its siblings through syncwarp",
+    "D206": "registers of a wgmma are left alone until its group has been waited for",
+    "D207": "a buffer is rewritten after the bulk store has read it",
+    "D208": "a read of a stage sees the fill that its wait was for",
+    "D209": "memory and scalars are written before they are read",
+    "D213": "what touches a CTA's shared memory has ended before the CTA's last thread leaves",
+    "D214": "a CTA's shared memory is reached by others only while that CTA lives",
+    "F301": "generic writes are fenced by their thread before the async proxy reads or writes the bytes",
+    "F302": "generic reads are fenced by their thread before the async proxy refills the bytes",
+    "F303": "the fence is executed by the accessing thread, after the access and before its release",
+    "F304": "data that crosses CTAs is published and acquired at cluster or gpu scope",
+    "F305": "data is published by a release and taken by an acquire",
+    "F306": "registers are fenced before the first wgmma that uses them after an access",
+    "F308": "initialised barriers are fenced before another CTA uses them",
+    "F310": "global data is complete, and fenced for the proxy that takes it, before a flag says so",
+    "M401": "different CTAs touch different elements, unless a pattern orders them",
+    "M404": "one element is combined through one proxy only",
+    "M405": "inputs are read-only for the launch",
+    "O501": "every element of an output is written",
+    "O502": "every element of an output is written once, unless it is combined",
+    "O503": "accesses stay inside the tensor or the buffer",
+    "U901": "control depends on launch values, coordinates, loop indices and inputs that nothing writes",
+    "U902": "every schedule of a launch goes the same way",
+    "U903": "conditions on loop indices have a form that repeats",
+    "U905": "CTAs are ordered through one of the patterns that can be judged",
+    "U906": "the verifier ends within its budget",
+    "U908": "the machine can be believed on this target",
+    "W701": "shared memory fits",
+    "W702": "registers of all roles fit the pool",
+    "W703": "setmaxnreg gives back or takes as it says",
+    "W710": "counts and bytes stay in the range of an mbarrier",
+    "N803": "integers fit their type",
+}
+
+
+def rank(d: Diagnostic) -> tuple[int, bool, str]:
+    """Root causes first; a deadlock after the findings that may have caused it."""
+    return RANK.find(d.code[0]) % len(RANK), d.code == "P101", d.code
+
+
+def choose(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """At most three findings: consequences and repetitions left out, contracts added."""
+    kept: dict[tuple[str, str], Diagnostic] = {}
+    for d in findings:
+        place = d.facts[0].split(" at ")[0] if d.facts and d.facts[0].startswith("at ") else d.message
+        kept.setdefault((d.code, f"{d.span}{place if d.span is None else ''}"), d)
+    ordered = sorted(kept.values(), key=rank)
+    if any(d.code in MEANINGLESS for d in ordered):
+        ordered = [d for d in ordered if d.code[0] not in "DFO" or d.code == "F308"]
+    elif any(d.code[0] in "DF" for d in ordered):
+        ordered = [d for d in ordered if d.code not in ("O501", "O502")]
+    return tuple(
+        d if d.contract or d.code not in CONTRACTS else d.model_copy(update={"contract": CONTRACTS[d.code]})
+        for d in ordered[:LIMIT]
+    )

@@ -1,0 +1,420 @@
+"""The abstract state of a consistent cut: what the future of the machine and of its order reading depends on.
+
+Theorem 3 (docs/verification.md 1.3) lists what must be in it. Here it is taken from the machine and the reading
+themselves, and made comparable by two quotients that both commute with everything they do later:
+
+- **Numbers become knowledge.** Clocks hold event numbers of each agent, and are only ever joined (maximum) and compared
+  with the number of some remembered access, arrival or wait. So a state is its *structure*, which mentions remembered
+  events, and its *knowledge*: for each clock and each mentioned event whether the one knows the other. Asynchronous
+  operations are named by the order in which the structure mentions them; those that nothing remembers are dropped.
+- **Rings turn.** Slots and phases are counted from a position that moves with the ring's cursors (``rings``).
+
+Knowledge is monotone: joins keep more knowledge, and every condition D1-D10 asks that something *is* known. So a state with
+the structure of another and at least its knowledge has no finding in any future that the other has none in (``covers``).
+
+What is left out, and why: sites and the clocks S, X and "seen", which only choose the code of a finding that exists anyway;
+values of registers and memory (F-a: nothing depends on them); global memory, which the skeleton does not touch.
+The state is refused (None) where the reading has a suspicion that only the future decides.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from cake.machine import events as ev
+from cake.machine.agents import Runner
+from cake.machine.executor import Executor
+from cake.machine.order.clocks import DONE, PUB, READ, READS, SEEN, C, Clock, R, V
+from cake.machine.order.phases import Letter, PhaseLog
+from cake.machine.order.reader import Order
+from cake.machine.order.shadow import Access, Cell
+from cake.verify.gates import Gate
+from cake.verify.rings import Rings
+
+ROWS = (C, R, V, 5, 5 + READS)
+SETS = (READ, DONE, SEEN, PUB)
+FAR = -2
+"""Phases that lie further back are all alike: a wait asks whether the phase before the last completed one is known, and
+nothing asks about older ones."""
+
+
+class Cut:
+    """A state: what its structure hashes to, and its knowledge as numbers that only grow."""
+
+    __slots__ = ("knowledge", "structure")
+
+    def __init__(self, structure: bytes, knowledge: np.ndarray) -> None:
+        self.structure = structure
+        self.knowledge = knowledge
+
+    def covers(self, other: Cut) -> bool:
+        """Whatever is right from here on is right from ``other`` on."""
+        return self.structure == other.structure and bool(np.all(self.knowledge <= other.knowledge))
+
+
+class State:
+    """Builds the state of the cut that ``m`` and ``order`` are at. ``reach``: how many iterations from either end of a
+    loop its guards can tell apart; ``moduli``: residues of loop indices that they test."""
+
+    def __init__(self, m: Executor, order: Order, rings: Rings, reach: int, moduli: Iterable[int]) -> None:
+        self.m, self.order, self.rings = m, order, rings
+        self.reach, self.moduli = reach, tuple(sorted(moduli))
+        self.bases = rings.bases(m)
+        self.columns = order.columns
+        self.agents = len(order.agents)
+        self.items: dict[tuple[int, int], int] = {}
+        self.ops: dict[int, int] = {}
+        self.clocks: list[Clock] = []
+        self.extra: list[np.ndarray] = []
+
+    def cut(self) -> Cut | None:
+        """The state; None if it cannot be compared with others."""
+        order = self.order
+        if order.protocol.suspects or order.protocol.mixed or order.protocol.findings:
+            return None
+        if order.races.pairs or order.races.stale or order.races.unwritten or order.registers.findings:
+            return None
+        cells = self._cells()
+        self._note(cells)
+        self._note_clocks()
+        parts: list[Any] = [
+            self._control(),
+            self._memory(cells),
+            [self._log(log) for log in self._logs()],
+            self._named(),
+            self._registers(),
+            self._left(),
+        ]
+        knowledge = np.concatenate((self._clock_rows(), self._clock_sets()))
+        return Cut(blake2b(marshal.dumps(parts, 2)).digest(), knowledge)
+
+    # -- gathering ----------------------------------------------------------------------------------------------------
+
+    def _cells(self) -> list[tuple[tuple[str, int, int], np.ndarray, list[Cell]]]:
+        """Bytes of each buffer's slots, in turned order: the cell of each byte."""
+        found = []
+        space = next((s for key, s in self.order.memory.spaces.items() if isinstance(key, int)), None)
+        if space is None:
+            return []
+        for buffer in self.m.kernel.buffers:
+            group = self.rings.of_buffer.get(buffer.name)
+            layout = self.m.layouts[buffer.name]
+            for instance in range(buffer.instances):
+                base = self.rings.base(self.bases, group, instance)
+                for i in range(buffer.slots):
+                    slot = (base + i) % buffer.slots if group is not None else i
+                    start = layout.start(instance, slot)
+                    found.append(
+                        ((buffer.name, instance, i), space.owner[start : start + buffer.slot_bytes], space.cells)
+                    )
+        return found
+
+    def _logs(self) -> list[PhaseLog]:
+        """mbarriers in turned order."""
+        found = []
+        for barrier in self.m.kernel.barriers:
+            group = self.rings.of_barrier.get(barrier.name)
+            base = self.rings.base(self.bases, group, 0)
+            for i in range(barrier.slots):
+                slot = (base + i) % barrier.slots if group is not None else i
+                found.append(self.order.protocol.logs[0, barrier.name, slot])
+        return found
+
+    def _note(self, cells: list[tuple[tuple[str, int, int], np.ndarray, list[Cell]]]) -> None:
+        """Which numbers and operations the state mentions."""
+        done: set[int] = set()
+        for _, owner, known in cells:
+            for number in owner[np.concatenate(([True], owner[1:] != owner[:-1]))].tolist():
+                if number in done:
+                    continue
+                done.add(number)
+                for access in _accesses(known[number]):
+                    self._item(access.column, access.number)
+                    if access.bit is not None:
+                        self._op(access.bit)
+        protocol = self.order.protocol
+        for log in self._logs():
+            for source in (*_sorted(log.sources), *(s for p in log.completed[-1:] for s in _sorted(p))):
+                self._item(source.column, source.number)
+                if source.bit is not None:
+                    self._op(source.bit)
+            for passes in log.passes.values():
+                for p in _sorted(passes):
+                    self._item(p.column, p.number)
+            if log.init is not None:
+                self._item(*log.init)
+        for (_, number), members in protocol.last.items():
+            if not self._settled(number):
+                for column, event, _ in sorted(members, key=_place):
+                    self._item(column, event)
+        for generation in protocol.generations.values():
+            for column, event, _ in sorted(generation.members, key=_place):
+                self._item(column, event)
+        for uses in self.order.registers.flying.values():
+            for use in uses:
+                self._op(use.bit)
+        live = [self.order.clocks[self.columns.agent(r.agent)] for r in self.m.runners if not r.done]
+        self.touches = []
+        for touch in self.order.leaving.touches:
+            gone = self.order.leaving.done[touch.cta][touch.part] >> touch.bit & 1
+            if not gone and not any(c.bits[touch.part] >> touch.bit & 1 for c in live):
+                self.touches.append((self._op(touch.bit), touch.part))
+
+    def _note_clocks(self) -> None:
+        """Which clocks the state has, in turned order."""
+        protocol = self.order.protocol
+        for log in self._logs():
+            for letter in (log.letter, log.latest):
+                for part in (letter.narrow, letter.wide):
+                    self.clocks += [clock for _, clock in sorted(part.items())]
+                if letter.bytes is not None:
+                    self.clocks.append(letter.bytes)
+            self.extra += [s.past for s in _sorted(log.sources)]
+        for number in sorted(self.m.clusters[0].ctas[0].named):
+            generation = protocol.generations.get((0, number))
+            if generation is not None:
+                self.clocks.append(generation.message)
+        for runner in self.m.runners:
+            if not runner.done:
+                self.clocks.append(self.order.clocks[self.columns.agent(runner.agent)])
+        for log in self._logs():  # what follows from the contributions that a clock knows is as good as known
+            for clock in self.clocks:
+                log.knows(clock, log.phase - 1)
+
+    def _op(self, *bits: int) -> int:
+        number = 0
+        for bit in sorted(set(bits)):
+            number = self.ops.setdefault(bit, len(self.ops))
+        return number
+
+    def _item(self, column: int, number: int) -> int:
+        """The name of a remembered event of an agent."""
+        return self.items.setdefault((column, number), len(self.items))
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def _control(self) -> list[Any]:
+        """Where every agent is; its queues; cursors against their base."""
+        indices = [
+            r.step.data[2]
+            for r in self.m.runners
+            if not r.done and r.step is not None and isinstance(r.step.code, Gate) and not r.step.code.tile
+        ]
+        low = min(indices, default=0)
+        found: list[Any] = []
+        for runner in self.m.runners:
+            if runner.done or runner.step is None:
+                found.append(None)
+                continue
+            step = runner.step
+            assert isinstance(step.code, Gate)
+            before, after, index = step.data
+            place: Any = step.code.path
+            if not step.code.tile:
+                residues = tuple(index % m for m in self.moduli)
+                place = place, index - low, min(before, self.reach), min(after, self.reach), residues
+            found.append((place, self._queues(runner), runner.cluster_arrived))
+        seen: set[int] = set()
+        for runner in self.m.runners:
+            inst = runner.instance
+            if runner.done or inst is None or inst.role is None or id(inst) in seen:
+                continue
+            seen.add(id(inst))
+            for name, value in inst.cursors.items():
+                group = self.rings.of_cursor.get((inst.role.name, name))
+                base = self.rings.base(self.bases, group, inst.index)
+                found.append(value - base if group is not None else value)
+        for runner in self.m.runners:
+            pool = runner.instance.cta.pool if runner.instance is not None else None
+            if pool is not None:
+                found.append((pool.free, tuple(pool.held.values())))
+                break
+        return found
+
+    def _queues(self, runner: Runner) -> tuple[Any, ...]:
+        """Groups that a wait may still tell about, newest last; operations that nothing else remembers do not matter, and
+        all have completed."""
+        found = []
+        for kind, queue in sorted(runner.queues.items()):
+            start = min(queue.seen, queue.seen_read)
+            groups = [[i for f in g for i in self._flight(f)] for g in queue.groups[start:]]
+            while groups and not groups[0]:
+                groups.pop(0)
+            total = len(queue.groups)
+            seen = min(total - queue.seen, len(groups)), min(total - queue.seen_read, len(groups))
+            found.append((kind, *seen, groups, [i for f in queue.open for i in self._flight(f)], total > 0))
+        return tuple(found)
+
+    def _flight(self, flight: Any) -> tuple[int, ...]:
+        bits = (bit for op in flight.ops for bit in self.order.ops[op.id][0].values())
+        return tuple(self.ops[bit] for bit in bits if bit in self.ops)
+
+    def _memory(self, cells: list[tuple[tuple[str, int, int], np.ndarray, list[Cell]]]) -> list[Any]:
+        keys: dict[int, Any] = {}
+        found = []
+        for (name, instance, slot), owner, known in cells:
+            edges = np.concatenate(([0], np.flatnonzero(np.diff(owner)) + 1))
+            runs: list[Any] = []
+            base = self.rings.base(self.bases, self.rings.of_buffer.get(name), instance)
+            for edge, number in zip(edges.tolist(), owner[edges].tolist(), strict=True):
+                key = keys.get(number)
+                if key is None:
+                    key = keys[number] = self._cell(known[number], base)
+                if not runs or runs[-1][1] != key:
+                    runs.append((edge, key))
+            found.append((name, instance, slot, runs))
+        return found
+
+    def _cell(self, cell: Cell, base: int) -> tuple[Any, ...]:
+        def tell(access: Access) -> tuple[Any, ...]:
+            region = access.effect.region
+            position = region.position if isinstance(region, ev.SharedRegion) else None
+            return (
+                access.column,
+                self._item(access.column, access.number),
+                -1 if access.bit is None else self.ops[access.bit],
+                access.effect.mode,
+                access.effect.proxy,
+                access.lanes,
+                access.atomic,
+                access.unwritten,
+                None if position is None else position - base,
+            )
+
+        reads = sorted((kind, tell(a)) for (kind, _), a in cell.reads.items())
+        pending = {half: sorted(map(tell, accesses)) for half, accesses in sorted(cell.pending.items())}
+        return tuple(map(tell, cell.writes)), tuple(reads), tuple((h, tuple(a)) for h, a in pending.items() if a)
+
+    def _log(self, log: PhaseLog) -> tuple[Any, ...]:
+        _, name, slot = log.key
+        barrier = self.m.clusters[0].ctas[0].barriers[name][slot]
+        group = self.rings.of_barrier.get(name)
+        base = self.rings.base(self.bases, group, 0)
+        slots = barrier.declared.slots
+        position = base + (slot - base) % slots if group is not None else slot
+        phase = log.phase
+
+        def place(s: Any) -> tuple[Any, ...]:
+            return s.column, self._item(s.column, s.number), -1 if s.bit is None else self.ops[s.bit]
+
+        sources = []
+        for s in _sorted(log.sources):
+            sources.append((*place(s), s.event.form, s.event.weight, s.event.bytes))
+        passes = [
+            (max(p - phase, FAR), [(q.column, self._item(q.column, q.number)) for q in _sorted(found)])
+            for p, found in sorted(log.passes.items())
+        ]
+        letters = [self._letter(letter) for letter in (log.letter, log.latest)]
+        return (
+            barrier.pending,
+            barrier.tx,
+            barrier.live,
+            phase - position // slots,
+            sources,
+            [[place(s) for s in _sorted(p)] for p in log.completed[-1:]],
+            passes,
+            letters,
+            max(log.last_waited - phase, FAR),
+            log.fenced is not None,
+        )
+
+    def _letter(self, letter: Letter) -> tuple[Any, ...]:
+        found: list[Any] = []
+        for part in (letter.narrow, letter.wide):
+            found += [*sorted(part), "|"]
+        if letter.bytes is not None:
+            found.append("bytes")
+        return tuple(found)
+
+    def _settled(self, number: int) -> bool:
+        """Everybody knows that the last generation of a named barrier is complete."""
+        named, place = self.m.clusters[0].ctas[0].named[number], self.columns.named[0, number]
+        live = (self.order.clocks[self.columns.agent(r.agent)] for r in self.m.runners if not r.done)
+        return all(clock.rows[C][place] >= named.generation for clock in live)
+
+    def _named(self) -> list[Any]:
+        protocol = self.order.protocol
+        found: list[Any] = []
+        for number, named in sorted(self.m.clusters[0].ctas[0].named.items()):
+            key = (0, number)
+            generation = protocol.generations.get(key)
+            members: list[Any] = []
+            if generation is not None:
+                members = [(c, self._item(c, n), e.form) for c, n, e in sorted(generation.members, key=_place)]
+            came = [] if self._settled(number) else protocol.last.get(key, [])
+            last = sorted((c, self._item(c, n)) for c, n, _ in came)
+            synced = max(protocol.synced.get(key, FAR) - named.generation, FAR)
+            found.append((number, named.threads, named.count, named.generation > 0, members, last, synced))
+        return found
+
+    def _registers(self) -> list[Any]:
+        registers = self.order.registers
+        found: list[Any] = []
+        for home, uses in sorted(registers.flying.items()):
+            if uses:
+                found.append(
+                    (home, [(u.region.lead, u.region.rows, u.region.cols, u.mode, self.ops[u.bit]) for u in uses])
+                )
+        for (home, column), number in sorted(registers.touched.items()):
+            if registers.fenced.get(column, 0) <= number:
+                found.append((home, column))
+        return found
+
+    def _left(self) -> list[Any]:
+        copies = [sorted(self.ops[b] for b in self.ops if mask >> b & 1) for mask in self.order.copies]
+        generic = sorted(number for bit, number in self.ops.items() if self.order.generic >> bit & 1)
+        return [sorted(self.touches), copies, generic]
+
+    # -- clocks -------------------------------------------------------------------------------------------------------
+
+    def _clock_rows(self) -> np.ndarray:
+        """What each clock knows of the mentioned events, of phases (turned) and of generations."""
+        count = self.columns.count
+        stack = np.zeros((len(self.clocks) * len(ROWS) + len(self.extra), count), dtype=np.int64)
+        if self.clocks:
+            stack[: len(self.clocks) * len(ROWS)] = np.concatenate([c.rows[ROWS, :] for c in self.clocks])
+        for i, past in enumerate(self.extra):
+            stack[len(self.clocks) * len(ROWS) + i] = past
+        events = np.array(list(self.items), dtype=np.int64).reshape(-1, 2)
+        known = (stack[:, events[:, 0]] >= events[:, 1]).astype(np.int8)
+        phases = [
+            np.where(stack[:, log.column] == 0, -100, np.maximum(stack[:, log.column] - 1 - log.phase, FAR))
+            for log in self._logs()
+        ]
+        cta = self.m.clusters[0].ctas[0]
+        for (_, number), column in self.columns.named.items():
+            if number in cta.named:
+                phases.append(np.maximum(stack[:, column] - cta.named[number].generation, FAR))
+        return np.concatenate((known.ravel(), np.array(phases, dtype=np.int8).ravel()))
+
+    def _clock_sets(self) -> np.ndarray:
+        order = sorted(self.ops, key=self.ops.__getitem__)
+        low = min(order, default=0)
+        size = (max(order, default=0) - low) // 8 + 1
+        window = (1 << 8 * size) - 1
+        where = np.array(order, dtype=np.int64) - low
+        masks = b"".join((c.bits[s] >> low & window).to_bytes(size, "little") for c in self.clocks for s in SETS)
+        bits = np.unpackbits(np.frombuffer(masks, dtype=np.uint8).reshape(-1, size), axis=1, bitorder="little")
+        found: np.ndarray = bits[:, where].astype(np.int8).ravel()
+        return found
+
+
+def _sorted(things: list[Any]) -> list[Any]:
+    """Contributions and waits by agent and event: the order in which they came is the schedule's."""
+    return sorted(things, key=lambda s: (s.column, s.number))
+
+
+def _place(member: tuple[int, int, Any]) -> tuple[int, int]:
+    return member[:2]
+
+
+def _accesses(cell: Cell) -> list[Access]:
+    """The accesses that a cell remembers, in an order that does not depend on names of operations."""
+    reads = sorted(cell.reads.items(), key=lambda item: (item[0][0], item[1].column, item[1].number))
+    pending = [a for _, accesses in sorted(cell.pending.items()) for a in accesses]
+    return [*cell.writes, *(a for _, a in reads), *pending]

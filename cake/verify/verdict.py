@@ -1,0 +1,34 @@
+"""What the verifier answers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cake.diagnostics import Diagnostic, Record
+
+Status = Literal["safe", "unsafe", "unknown"]
+
+PROVED = "proved for all trip counts"
+
+
+class Verdict(Record):
+    """The answer for one expanded kernel.
+
+    ``claim`` says how far it reaches: "proved for all trip counts" (order and visibility inside a CTA, Theorem 3 of
+    docs/verification.md 1.3), or "checked up to" the launches that were run. ``notes``: what the claim rests on and what
+    it leaves out, in sentences. ``codes``: of the findings that block, root cause first. ``runs``: executions of the
+    machine; ``seconds``: of processor time.
+    """
+
+    status: Status
+    claim: str
+    codes: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    notes: tuple[str, ...] = ()
+    runs: int = 0
+    seconds: float = 0.0
+
+    @property
+    def proved(self) -> bool:
+        """Safe for every trip count."""
+        return self.status == "safe" and self.claim.startswith(PROVED)
