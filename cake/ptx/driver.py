@@ -14,7 +14,7 @@ from cake.ptx.launches import LIMIT, Launch, first_difference, launches
 from cake.ptx.lower import Invariants, lower, thread_inputs
 from cake.ptx.reader import PtxError, read
 from cake.ptx.report import HELP, finding
-from cake.ptx.slicing import drop_unknown, slice_program
+from cake.ptx.slicing import compact, drop_unknown, slice_program
 from cake.ptx.values import Value
 
 
@@ -59,6 +59,8 @@ class _Side:
         slice_program(plain)
         drop_unknown(plain, known)
         slice_program(program)
+        compact(plain)
+        compact(program)
         self.all, self.sampled = Explorer(plain), Explorer(program)
 
 

@@ -94,7 +94,15 @@ class Lowering:
                 node.then, node.other = there, here
             else:
                 node.then, node.other = here, there
+        self._prune()
         return Program(self.nodes)
+
+    def _prune(self) -> None:
+        """Drop what is said of registers of which nothing is ever known."""
+        steps = [s for node in self.nodes for s in node.steps if isinstance(s, Set)]
+        known = {s.dst for s in steps if s.function is not v.unknown}
+        for node in self.nodes:
+            node.steps = [s for s in node.steps if isinstance(s, Event) or s.dst in known]
 
     def _start(self) -> Node:
         self.nodes.append(Node())

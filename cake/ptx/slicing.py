@@ -65,6 +65,45 @@ def slice_program(program: Program) -> None:
             node.then, node.other, node.predicate = meets[n], None, None
 
 
+def compact(program: Program) -> None:
+    """Skip empty blocks and join blocks that always run one after the other."""
+    nodes = program.nodes
+
+    def onward(n: int | None) -> int | None:
+        seen: set[int] = set()
+        while n is not None and n not in seen and not nodes[n].steps and nodes[n].predicate is None:
+            if nodes[n].then is None:
+                break
+            seen.add(n)
+            n = nodes[n].then
+        return n
+
+    for node in nodes:
+        node.then = onward(node.then)
+        node.other = onward(node.other)
+        if node.predicate is not None and node.then == node.other:
+            node.predicate, node.other = None, None
+    entries = [0] * len(nodes)
+    reached, work = {0}, [0]
+    while work:
+        for m in nodes[work.pop()].successors():
+            entries[m] += 1
+            if m not in reached:
+                reached.add(m)
+                work.append(m)
+    gone: set[int] = set()
+    for n in sorted(reached):
+        node = nodes[n]
+        while n not in gone and node.predicate is None and node.then is not None:
+            after = node.then
+            if after in (0, n) or entries[after] != 1:
+                break
+            following = nodes[after]
+            node.steps += following.steps
+            node.predicate, node.then, node.other = following.predicate, following.then, following.other
+            gone.add(after)
+
+
 def drop_unknown(program: Program, known: Iterable[str]) -> None:
     """Drop assignments whose value is never known, given the registers that have a value at the start."""
     makers: dict[str, list[Set]] = {}
