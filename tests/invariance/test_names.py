@@ -48,7 +48,7 @@ def same(stem: str, kernel: str, text: str) -> bool:
     return code(text, kernel) == original(stem, kernel)[1]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("stem", "kernel"), CASES)
 def test_all_names(stem: str, kernel: str, seed: int) -> None:
     assert same(stem, kernel, renamed(original(stem, kernel)[0], random.Random(seed)))
@@ -61,7 +61,7 @@ def test_names_of_one_kind(stem: str, kernel: str, kind: str) -> None:
     assert same(stem, kernel, renamed(original(stem, kernel)[0], random.Random(7), {kind}))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("stem", "kernel"), CASES)
 def test_order_of_declarations(stem: str, kernel: str, seed: int) -> None:
     assert same(stem, kernel, permuted(original(stem, kernel)[0], random.Random(seed)))
