@@ -33,6 +33,7 @@ class BufferInfo:
     slots: int = 1
     instances: int = 1
     alias: str | None = None
+    linger: int = 0
     span: Span | None = None
 
 
@@ -41,7 +42,8 @@ class RingInfo:
     """A pipeline. ``arrivals``: contributions to the full barrier by each producer role's instances, known once its fills are
     expanded. ``mechanisms``: the operations that fill it, by role (a scan of the text, so that releases know whether the async
     proxy refills the stage before the producer is expanded). ``multicast``: the buffers of which peers of the cluster write a part,
-    so that releases go to all of them (from the same scan); ``generic``: those that some consumer reads with ordinary loads."""
+    so that releases go to all of them (from the same scan); ``generic``: those that some consumer reads with ordinary loads.
+    ``longer``: slots of the fields that linger, each number once; such fields are reached through cursors of their own."""
 
     name: str
     stages: int
@@ -52,6 +54,7 @@ class RingInfo:
     arrivals: dict[str, int] = field(default_factory=dict)
     multicast: set[str] = field(default_factory=set)
     generic: set[str] = field(default_factory=set)
+    longer: tuple[int, ...] = ()
     span: Span | None = None
 
     @property
@@ -170,16 +173,16 @@ Flight = tuple[Group, ...]
 class State:
     """What is known at a point of a role's program. ``held``: stages each pipeline's handle queue holds. ``flights``: the possible
     contents of the wgmma queue. ``assigned``: register tiles with a value on every path. ``released``: stages given back on some
-    path."""
+    path, with the most stages of the same pipeline that were given back after them."""
 
     held: dict[str, int] = field(default_factory=dict)
     flights: frozenset[Flight] = frozenset({()})
     assigned: frozenset[str] = frozenset()
-    released: frozenset[Handle] = frozenset()
+    released: dict[Handle, int] = field(default_factory=dict)
 
     def copy(self) -> State:
         """An independent copy."""
-        return State(dict(self.held), self.flights, self.assigned, self.released)
+        return State(dict(self.held), self.flights, self.assigned, dict(self.released))
 
 
 class RoleContext:

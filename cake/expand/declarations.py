@@ -348,10 +348,11 @@ def _pipeline(ctx: KernelContext, p: s.Pipeline) -> None:
         if f.name in ring.fields:
             ctx.refuse("T002", f"field `{f.name}` is declared twice", f.span)
         name = f"{p.name}.{f.name}"
-        buffer(ctx, name, f.type, f.attrs, stages, instances, f.span)
+        buffer(ctx, name, f.type, f.attrs, stages, instances, f.span, ring=not store)
         ring.fields[f.name] = name
     if store and not ring.fields:
         ctx.refuse("T015", "a store ring needs a field", p.span)
+    ring.longer = tuple(sorted({ctx.buffers[b].slots for b in ring.fields.values()} - {stages}))
     declare_name(ctx, p.name, RingName(p.name), p.span)
     ctx.rings[p.name] = ring
 
@@ -364,8 +365,9 @@ def buffer(
     slots: int,
     instances: int,
     span: Span,
+    ring: bool = False,
 ) -> None:
-    """Declare a shared buffer and its storage."""
+    """Declare a shared buffer and its storage. ``ring``: it is a field that consumers give back, so it may linger."""
     dtype = dtype_of(ctx, kind)
     shape = tuple(ex.constant_int(ctx, d, "an extent of a buffer") for d in kind.dims)
     if not shape:
@@ -386,10 +388,17 @@ def buffer(
                 if target not in ctx.buffers:
                     ctx.refuse("T001", "`alias` names a buffer declared before", a.span)
                 info.alias = target
-            case "linger" | "tmem":
+            case "linger":
+                if not ring:
+                    ctx.refuse("T015", "fields that consumers give back linger, not plain buffers or store rings", a.span)
+                if len(a.args) != 1:
+                    ctx.refuse("T015", "write `linger(n)` with the number of later releases", a.span)
+                info.linger = ex.constant_int(ctx, a.args[0], "`linger`")
+                info.slots += info.linger
+            case "tmem":
                 ctx.refuse("T099", f"`{a.name}` is part of the language but not built yet", a.span)
             case _:
-                ctx.refuse("T015", f"a buffer has no attribute `{a.name}`", a.span, help="swizzle(n), pad(n), alias(other)")
+                ctx.refuse("T015", f"a buffer has no attribute `{a.name}`", a.span, help="swizzle(n), pad(n), alias(other), linger(n)")
     if tile_bytes(info) > ctx.target.shared_bytes:
         ctx.refuse(
             "W701",

@@ -40,6 +40,9 @@ from cake.ir.layout import Layout, TileType
 
 Context = KernelContext | RoleContext
 
+FAR = 1 << 20
+"""Later releases of a stage that was given back before a loop: there may be any number."""
+
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
@@ -124,8 +127,15 @@ def attribute(ctx: Context, e: s.Attribute) -> Value:
             ring = kernel.rings[base.ring]
             if e.name not in ring.fields:
                 _unknown(ctx, f"stage of `{ring.name}`", e.name, list(ring.fields), e.span)
-            check_held(ctx, base, e.span)
-            return whole(kernel.storages[ring.fields[e.name]], base)
+            from cake.expand.pipelines import field_cursor
+
+            info = kernel.buffers[ring.fields[e.name]]
+            check_held(ctx, base, e.span, info.linger)
+            view = whole(kernel.storages[info.name], base)
+            if info.linger and base.slot.cursor is not None:
+                cursor = field_cursor(base.slot.cursor, ring, info.slots)
+                return replace(view, slot=x.Slot(cursor=cursor, back=base.slot.back))
+            return view
         case Storage() | Reference() if e.name == "T":
             return (whole(base) if isinstance(base, Storage) else base).transpose()
         case Tile() | TileVar() if e.name == "T":
@@ -138,15 +148,26 @@ def attribute(ctx: Context, e: s.Attribute) -> Value:
     ctx.refuse("T014", f"{describe(base)} has no `{e.name}`", e.span)
 
 
-def check_held(ctx: Context, handle: Handle, span: Span) -> None:
-    """A stage is used between its wait and its release (D212)."""
-    if isinstance(ctx, RoleContext) and handle.root in ctx.state.released:
+def check_held(ctx: Context, handle: Handle, span: Span, linger: int = 0) -> None:
+    """A stage is used between its wait and its release (D212), or a lingering field of it until ``linger`` more are given
+    back."""
+    if not isinstance(ctx, RoleContext) or ctx.state.released.get(handle.root, -1) < linger:
+        return
+    later = ctx.state.released[handle.root]
+    if linger:
         ctx.refuse(
             "D212",
-            f"stage `{handle.name}` of `{handle.ring}` is used after it was given back",
+            f"this field of `{handle.name}` lingers until {linger} more stages of `{handle.ring}` are given back",
             span,
-            help="move the release after the last use",
+            facts=(f"up to {later} have been given back since" if later < FAR else "it was given back before the loop",),
+            help="read it earlier, or let it linger longer",
         )
+    ctx.refuse(
+        "D212",
+        f"stage `{handle.name}` of `{handle.ring}` is used after it was given back",
+        span,
+        help="move the release after the last use",
+    )
 
 
 def _unknown(ctx: Context, what: str, name: str, known: list[str], span: Span) -> None:

@@ -361,9 +361,9 @@ def piece(ctx: RoleContext, stmt: s.For, lo: Expr, hi: Expr, step: int, number: 
     first, recorded, queues = ctx.state, ctx.releases, ctx.queues
     carried = {n: h for n in assigned if isinstance(h := ctx.env.get(n), Handle) and isinstance(before_env.get(n), Handle)}
     # Every iteration.
-    entry = State(
-        dict(first.held), before.flights | first.flights, before.assigned | first.assigned, first.released
-    )
+    near = {h.root for h in carried.values()}
+    since = {h: n if h in near else ex.FAR for h, n in first.released.items()}
+    entry = State(dict(first.held), before.flights | first.flights, before.assigned | first.assigned, since)
     ctx.first_pass, ctx.releases = recorded, None
     ctx.first_condition = Apply(op=">", args=(var, lo), dtype="bool")
     for _ in range(ROUNDS):

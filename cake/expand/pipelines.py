@@ -71,17 +71,18 @@ def wait(ctx: RoleContext, ring: RingInfo, span: Span) -> Handle:
             help=f"raise the stages above {held}, or release earlier",
         )
     cursor = f"{ring.name}.wait"
-    ctx.cursors[cursor] = ring.stages
     name = handle_cursor(ctx, ctx.hint, ring) if ctx.hint else ctx.fresh(ring.name)
     ctx.hint = None
     drop_stage(ctx, name)
-    ctx.cursors[name] = ring.stages
     executor: x.Executor = "one" if ctx.solo else "lanes"
-    ctx.emit(
-        x.Wait(executor=executor, barrier=f"{ring.name}.full", slot=x.Slot(cursor=cursor), span=span),
-        x.Cursor(executor=executor, cursor=name, form="copy", source=cursor, reason="handle", span=span),
-        x.Cursor(executor=executor, cursor=cursor, reason="advance", span=span),
-    )
+    ctx.emit(x.Wait(executor=executor, barrier=f"{ring.name}.full", slot=x.Slot(cursor=cursor), span=span))
+    for slots in (ring.stages, *ring.longer):
+        walked, kept = field_cursor(cursor, ring, slots), field_cursor(name, ring, slots)
+        ctx.cursors[walked] = ctx.cursors[kept] = slots
+        ctx.emit(
+            x.Cursor(executor=executor, cursor=kept, form="copy", source=walked, reason="handle", span=span),
+            x.Cursor(executor=executor, cursor=walked, reason="advance", span=span),
+        )
     ctx.state.held[ring.name] = held + 1
     handle = Handle(name, ring.name, x.Slot(cursor=name), "wait", span=span)
     ctx.queues.setdefault(ring.name, []).append(handle)
@@ -93,10 +94,15 @@ def handle_cursor(ctx: RoleContext, name: str, ring: RingInfo) -> str:
     return name if ctx.cursors.get(name, ring.stages) == ring.stages else f"{name}.{ring.name}"
 
 
+def field_cursor(cursor: str, ring: RingInfo, slots: int) -> str:
+    """The cursor through which fields of ``slots`` slots are reached: one of their own where they linger."""
+    return cursor if slots == ring.stages else f"{cursor}.{slots}"
+
+
 def drop_stage(ctx: RoleContext, cursor: str) -> None:
     """References to a stage lose their meaning when its cursor moves on."""
     for other, value in list(ctx.env.items()):
-        if isinstance(value, Reference) and value.slot is not None and value.slot.cursor == cursor:
+        if isinstance(value, Reference) and value.handle is not None and value.handle.slot.cursor == cursor:
             ctx.env[other] = Unassigned(other)
 
 
@@ -136,9 +142,12 @@ def release(ctx: RoleContext, ring: RingInfo, keep: int, span: Span) -> None:
     ctx.state.held[ring.name] = held - count
     known = ctx.queues.get(ring.name, [])
     unknown = max(0, held - len(known))
-    for _ in range(max(0, count - unknown)):
-        if known:
-            ctx.state.released |= {known.pop(0)}
+    for i in range(count):
+        for handle in ctx.state.released:
+            if handle.ring == ring.name:
+                ctx.state.released[handle] += 1
+        if i >= unknown and known:
+            ctx.state.released[known.pop(0)] = 0
 
 
 def _give_back(ctx: RoleContext, ring: RingInfo, back: int, span: Span) -> tuple[x.Stmt, ...]:
@@ -229,7 +238,10 @@ def fill(ctx: RoleContext, ring: RingInfo, statement: s.With, call: s.Call) -> N
             )
             arrivals = ctx.role.warps
     ring.arrivals[ctx.role.name] = arrivals * ctx.role.instances
-    ctx.emit(x.Cursor(executor=executor, cursor=cursor, reason="advance", span=span))
+    for slots in (ring.stages, *ring.longer):
+        walked = field_cursor(cursor, ring, slots)
+        ctx.cursors[walked] = slots
+        ctx.emit(x.Cursor(executor=executor, cursor=walked, reason="advance", span=span))
     drop_stage(ctx, cursor)
     _covered(ctx, state, statement)
 

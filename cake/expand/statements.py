@@ -274,7 +274,7 @@ def _mentions(ref: Reference, name: str) -> bool:
 def _bind_handle(ctx: RoleContext, name: str, old: Value | None, value: Handle, span: Span) -> None:
     if old is not None and not isinstance(old, Handle | Unassigned | Poison):
         ctx.refuse("T020", f"`{name}` is {describe(old)} and cannot become {describe(value)}", span)
-    from cake.expand.pipelines import drop_stage, handle_cursor
+    from cake.expand.pipelines import drop_stage, field_cursor, handle_cursor
 
     cursor = handle_cursor(ctx, name, ctx.kernel.rings[value.ring])
     if value.slot.cursor == cursor:
@@ -282,10 +282,13 @@ def _bind_handle(ctx: RoleContext, name: str, old: Value | None, value: Handle, 
         return
     if value.slot.cursor is None or value.role != "wait":
         ctx.refuse("T011", "only a held stage can be kept under another name", span)
-    ex.check_held(ctx, value, span)
+    ring = ctx.kernel.rings[value.ring]
+    ex.check_held(ctx, value, span, max((slots - ring.stages for slots in ring.longer), default=0))
     drop_stage(ctx, cursor)
-    ctx.cursors[cursor] = ctx.kernel.rings[value.ring].stages
-    ctx.emit(x.Cursor(cursor=cursor, form="copy", source=value.slot.cursor, reason="handle", span=span))
+    for slots in (ring.stages, *ring.longer):
+        copy, source = (field_cursor(c, ring, slots) for c in (cursor, value.slot.cursor))
+        ctx.cursors[copy] = slots
+        ctx.emit(x.Cursor(cursor=copy, form="copy", source=source, reason="handle", span=span))
     ctx.env[name] = Handle(name, value.ring, x.Slot(cursor=cursor), "wait", value.root, span=span)
 
 
@@ -500,7 +503,8 @@ def _join(ctx: RoleContext, env_a: dict[str, Value], state_a: State, branch: s.B
             )
     state_b.flights |= state_a.flights
     state_b.assigned &= state_a.assigned
-    state_b.released |= state_a.released
+    for handle, later in state_a.released.items():
+        state_b.released[handle] = max(later, state_b.released.get(handle, 0))
     env_b = ctx.env
     joined: dict[str, Value] = {}
     for name in [*env_a, *(n for n in env_b if n not in env_a)]:

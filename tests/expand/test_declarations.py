@@ -62,7 +62,6 @@ CASES = [
     Case("buffer without shape", "T015", ring(more="smem b: f32  # here"), ("`b`", "f32[1]")),
     Case("buffer attribute", "T015", ring(more="smem b: f32[4] linear  # here"), ("`linear`", "swizzle(n)")),
     Case("tmem", "T099", ring(more="smem b: f32[4] tmem  # here"), ("`tmem`",)),
-    Case("linger", "T099", ring(pipeline="pipeline p[2] load -> math:\n    a: bf16[64, 64] swizzle(128) linger(1)  # here"), ("`linger`",)),
     Case("swizzle of 48", "W708", ring(more="smem b: f32[8, 32] swizzle(48)  # here"), ("32, 64 and 128",)),
     Case("narrow rows", "W708", ring(more="smem b: bf16[8, 32] swizzle(128)  # here"), ("64 bytes", "swizzle(64)")),
     Case("rows of odd panels", "W708", ring(more="smem b: bf16[8, 96] swizzle(128)  # here"), ("192 bytes",)),
