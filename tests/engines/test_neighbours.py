@@ -10,6 +10,7 @@ from tests.litmus import build as b
 from tests.litmus.build import R32, Smem, elements
 from tests.litmus.catalogue import kernel
 from tests.litmus.test_litmus import arguments
+from tests.machine.edit import edit
 
 
 def mixed(ids: tuple[int, int]) -> x.Kernel:
@@ -43,3 +44,12 @@ def test_limit() -> None:
     k = kernel("34b_pingpong_with_turns")
     found = search(k, arguments(k), limit=20)
     assert (found.verdict, found.kind) == ("unknown", "U906")
+
+
+def test_elected_lane_does_not_wait_for_a_warpgroup() -> None:
+    """Found by mutation: the elected lane's wgmma wait, then a barrier. wait_group is .sync.aligned (PTX ISA 9.7.15.6.2), so its
+    siblings' registers are still in flight; the order reading took the barrier for enough."""
+    k = kernel("12_release_after_the_wgmma_wait")
+    for kind in (x.GroupWait, x.Commit):
+        one = edit(k, lambda n, kind=kind: n.model_copy(update={"executor": "warp"}) if isinstance(n, kind) else n, "math")
+        assert "C601" in [d.code for d in check(one, arguments(one), ctas=1)]

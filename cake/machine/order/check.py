@@ -7,6 +7,7 @@ from typing import Any
 
 from cake.diagnostics import CakeError, Diagnostic
 from cake.ir import expanded as x
+from cake.machine.order.collectives import divergent
 from cake.machine.order.conflicts import Profile
 from cake.machine.order.reader import Order
 from cake.machine.run import run
@@ -34,7 +35,7 @@ def check(
     ``seed`` picks the schedule of the run; by Theorem 1 the verdict of a launch in the fragment does not depend on it.
     """
     order = Order(profile)
-    findings: list[Diagnostic] = []
+    findings: list[Diagnostic] = divergent(kernel)
     try:
         run(kernel, arguments, ctas=ctas, seed=seed, observer=order)
     except CakeError as error:

@@ -14,11 +14,12 @@ from cake.verify.oracle.memory import Seen
 from cake.verify.oracle.run import Run
 from cake.verify.search.lower import Launch
 from cake.verify.search.outcome import Outcome
+from cake.verify.search.registers import misuse
 from cake.verify.search.steps import Fault, Undecided
 
 SEEDS = 64
 
-__all__ = ["SEEDS", "attack"]
+__all__ = ["SEEDS", "assault", "attack"]
 
 
 def attack(
@@ -35,25 +36,33 @@ def attack(
     ``broken`` with ``policy`` is what only a conservative rule refuses (a fence by another thread; a refill through the async
     proxy after an unfenced read). ``clean`` says that no seed found anything: it is no proof.
     """
-    steps = 0
-    policy: dict[str, str] = {}
     try:
         launch = Launch(kernel, launch_values, ctas=ctas, all_warps=all_warps, halves=halves)
-        for seed in range(seeds) if isinstance(seeds, int) else seeds:
-            run = Run(launch, seed)
-            try:
-                run.run()
-            except Seen as seen:
-                return Outcome("broken", seen.kind, (f"seed {seed}", seen.text), steps + run.steps)
-            finally:
-                policy |= run.memory.policy
-            steps += run.steps
     except Undecided as why:
         return Outcome("unknown", str(why).split(":")[0], (str(why),))
     except Fault as why:
         return Outcome("broken", str(why).split(":")[0], (str(why),))
     except CakeError as error:
         return Outcome("unknown", error.diagnostics[0].code, tuple(d.message for d in error.diagnostics))
+    return assault(launch, range(seeds) if isinstance(seeds, int) else seeds)
+
+
+def assault(launch: Launch, seeds: Iterable[int]) -> Outcome:
+    """The same for a launch that is unrolled already."""
+    steps = 0
+    policy: dict[str, str] = {}
+    for agent in launch.agents:
+        text = misuse(agent)
+        if text:
+            return Outcome("broken", "register", (f"{agent.name} {text}",), 0)
+    for seed in seeds:
+        run = Run(launch, seed)
+        try:
+            run.run()
+        except Seen as seen:
+            return Outcome("broken", seen.kind, (f"seed {seed}", seen.text), steps + run.steps)
+        policy |= run.memory.policy
+        steps += run.steps
     if policy:
         kind = next(iter(policy))
         return Outcome("broken", kind, (policy[kind],), steps, policy=True)

@@ -51,7 +51,7 @@ def _act(run: Run, t: Thread, step: Step) -> bool:
             return _gwait(t, step)
         case "fence":
             if step.what.startswith("async"):
-                run.fence(t)
+                run.fence(t, shared=step.what == "async_shared")
         case "init":
             for slot in step.barriers:
                 if slot in run.bars:
@@ -121,6 +121,7 @@ def _named(run: Run, t: Thread, step: Step) -> bool:
     going = barrier.come(team, threads, step.count, _name(t, step), blocks=step.form == "sync")
     for other in going:
         other.free = other is not t
+    t.came = barrier
     return t in going
 
 

@@ -49,6 +49,7 @@ class Memory:
     def __init__(self, shared: list[bool]) -> None:
         self.atoms = [Atom(s) for s in shared]
         self.numbers = 0
+        self.shared_reads = 0
         self.policy: dict[str, str] = {}
 
     def _free(self, atom: Atom, text: str) -> None:
@@ -110,6 +111,8 @@ class Memory:
             self._found(atom, tag, text)
             self._visible(atom, at, view, text)
             atom.readers.append(record)
+            if atom.shared:
+                self.shared_reads |= 1 << number
         view.reads |= 1 << number
 
     def check_write(self, atoms: list[int], view: View, text: str, *, atomic: bool) -> None:

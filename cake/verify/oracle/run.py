@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from cake.verify.oracle.barriers import Mbarrier, Meeting, Named
 from cake.verify.oracle.memory import Memory, Seen
 from cake.verify.oracle.views import F, G, K, V, View
@@ -73,6 +75,7 @@ class Run:
         self.rnd = random.Random(seed)
         regions = launch.regions
         self.memory = Memory([regions.cta_of(a) is not None for a in range(regions.atoms)])
+        self.shared = np.array([regions.cta_of(a) is not None for a in range(regions.atoms)], dtype=bool)
         self.lists = [[int(a) for a in atoms] for atoms in regions.lists]
         self.threads = [
             Thread(a, View.fresh(regions.atoms), registers=launch.kernel.launch_registers) for a in launch.agents
@@ -193,13 +196,15 @@ class Run:
             t.view.bounds[V, at] = t.view.bounds[K, at] = version
             t.dirty[at] = version
 
-    def fence(self, t: Thread) -> None:
-        """fence.proxy.async: the thread's own writes and reads so far, and (cumulative) all it has seen."""
-        bounds = t.view.bounds
-        for at, version in t.dirty.items():
-            bounds[F, at] = max(bounds[F, at], version)
-        t.dirty = {}
-        bounds[G] = bounds[V]
-        t.view.fenced |= t.mine
+    def fence(self, t: Thread, *, shared: bool) -> None:
+        """fence.proxy.async of one state space: the thread's own writes and reads so far, and (cumulative) all it has seen."""
+        bounds, memory = t.view.bounds, self.memory
+        for at, version in list(t.dirty.items()):
+            if memory.atoms[at].shared == shared:
+                bounds[F, at] = max(bounds[F, at], version)
+                del t.dirty[at]
+        where = self.shared if shared else ~self.shared
+        bounds[G][where] = bounds[V][where]
+        t.view.fenced |= t.mine & (memory.shared_reads if shared else ~memory.shared_reads)
         if t.held is not None:
             t.view.join(t.held)

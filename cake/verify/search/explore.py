@@ -10,12 +10,14 @@ from cake.ir.expanded import Kernel, Op
 from cake.verify.search.lower import Launch
 from cake.verify.search.model import Model
 from cake.verify.search.outcome import Outcome
+from cake.verify.search.registers import misuse
 from cake.verify.search.state import Bad, State
 from cake.verify.search.steps import Fault, Undecided
-from cake.verify.search.transitions import Transitions
+from cake.verify.search.transitions import Move, Transitions
 
 LIMIT = 1_000_000
 TRACE = 60
+Came = dict[State, tuple[State, Move] | None]
 
 
 def search(
@@ -70,36 +72,40 @@ def _flags(kernel: Kernel) -> bool:
 
 def explore(machine: Transitions, limit: int) -> Outcome:
     """Depth first; the path to a bad state is its witness."""
+    for agent in machine.model.agents:
+        text = misuse(agent)
+        if text:
+            return Outcome("broken", "register", (f"{agent.name} {text}",), 0)
     first = machine.first()
-    came: dict[State, tuple[State, str] | None] = {first: None}
+    came: Came = {first: None}
     stack = [first]
     while stack:
         state = stack.pop()
         alive = False
         try:
-            for label, following in machine.successors(state):
+            for move, following in machine.successors(state):
                 alive = True
                 if following not in came:
-                    came[following] = (state, label)
+                    came[following] = (state, move)
                     stack.append(following)
         except Bad as bad:
-            return Outcome("broken", bad.kind, (*_path(came, state), bad.text), len(came))
+            return Outcome("broken", bad.kind, (*_path(machine, came, state), bad.text), len(came))
         if not alive and not machine.finished(state):
-            return Outcome("broken", "deadlock", (*_path(came, state), *_stuck(machine, state)), len(came))
+            return Outcome("broken", "deadlock", (*_path(machine, came, state), *_stuck(machine, state)), len(came))
         if len(came) > limit:
             return Outcome("unknown", "U906", (f"more than {limit} states",), len(came), complete=False)
     return Outcome("clean", "", tuple(sorted(machine.lapses))[:4], len(came))
 
 
-def _path(came: dict[State, tuple[State, str] | None], state: State) -> tuple[str, ...]:
+def _path(machine: Transitions, came: Came, state: State) -> tuple[str, ...]:
     steps: list[str] = []
     at: State | None = state
     while at is not None:
         before = came[at]
         if before is None:
             break
-        at, label = before
-        steps.append(label)
+        at, move = before
+        steps.append(machine.label(*move))
     steps.reverse()
     return tuple(steps if len(steps) <= TRACE else ["...", *steps[-TRACE:]])
 

@@ -60,6 +60,11 @@ class Launch:
         self.clusters = tuple(range(min(grid, ctas))) if clusters is None else clusters
         self.cta_count = len(self.clusters) * kernel.cluster
         self.regions = Regions(kernel, self.shapes, self.cta_count)
+        for b in kernel.buffers:
+            last = b.offset + b.slot_bytes * (b.slots - 1) + b.instance_bytes * (b.instances - 1)
+            size = int(self.regions.maps[b.name].addresses.max()) + self.regions.maps[b.name].item
+            if last + size > kernel.shared_bytes:
+                raise Fault(f"W701: `{b.name}` leaves the kernel's shared memory")
         self.counts = {b.name: (b.count, b.slots) for b in kernel.barriers}
         self.named = {b.name: b for b in kernel.named}
         self.rings = {f: r.name for r in kernel.rings for f in r.fields}

@@ -8,14 +8,17 @@ from cake.verify.search.model import Part
 from cake.verify.search.state import Bad, Mbar, Semantics, State
 from cake.verify.search.steps import Slot, Step
 
+Move = tuple[int | None, Step]
+"""An agent and its step, or an operation that lands."""
+
 MEETINGS = {"issue", "syncwarp", "access"}
 
 
 class Transitions(Semantics):
     """The transition relation."""
 
-    def successors(self, state: State) -> Iterator[tuple[str, State]]:
-        """Each possible next state, with a label. Raises ``Bad`` for a transition that must not be."""
+    def successors(self, state: State) -> Iterator[tuple[Move, State]]:
+        """Each possible next state, with what moves. Raises ``Bad`` for a transition that must not be."""
         places = state[0]
         for agent in range(self.count):
             step = self.tracks[agent][places[agent]].step
@@ -23,12 +26,14 @@ class Transitions(Semantics):
                 continue
             following = self.act(state, agent, step)
             if following is not None:
-                yield self.label(agent, step), following
+                yield (agent, step), following
         for part in self.flying(state[5]):
-            yield f"lands: {part.step.text()}", self.land(state, part)
+            yield (None, part.step), self.land(state, part)
 
-    def label(self, agent: int, step: Step) -> str:
+    def label(self, agent: int | None, step: Step) -> str:
         """For a witness."""
+        if agent is None:
+            return f"lands: {step.text()}"
         return f"{self.model.agents[agent].name}: {step.text()}"
 
     def finished(self, state: State) -> bool:

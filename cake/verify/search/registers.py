@@ -1,0 +1,79 @@
+"""Registers of operations in flight: a property of one thread's program, whatever the schedule.
+
+wgmma reads and writes registers until its group is waited for (PTX ISA 9.7.15.6.2: accessing them before is undefined), and
+registers that were written need ``wgmma.fence`` before a wgmma takes them (9.7.15.6.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cake.ir import expanded as x
+from cake.ir.expr import Expr, Reg, walk
+from cake.verify.search.steps import Agent, Step
+
+WRITTEN = {"dst", "index", "d"}
+
+
+def _registers(node: x.Op) -> Iterator[tuple[Reg, bool]]:
+    """Register tiles that an operation names, and whether it writes them."""
+    for name, value in node.operands.items():
+        parts: list[Expr] = []
+        if isinstance(value, x.Ref):
+            parts = [s.index for s in value.subs if isinstance(s, x.Elem)]
+        else:
+            parts = [value]
+        for part in parts:
+            for e in walk(part):
+                if isinstance(e, Reg):
+                    yield e, name in WRITTEN
+
+
+def _overlap(a: Reg, b: Reg) -> bool:
+    if a.name != b.name or (a.lead and b.lead and a.lead != b.lead):
+        return False
+    for p, q in ((a.rows, b.rows), (a.cols, b.cols)):
+        if p is not None and q is not None and (p[1] <= q[0] or q[1] <= p[0]):
+            return False
+    return True
+
+
+def misuse(agent: Agent) -> str:
+    """The first access to registers in flight, or the first wgmma on unfenced ones; empty if there is none."""
+    open_ops: list[list[tuple[Reg, bool]]] = []
+    groups: list[list[list[tuple[Reg, bool]]]] = []
+    dirty: list[Reg] = []
+    for step in agent.program:
+        node = step.node
+        if isinstance(node, x.Op):
+            mine = list(_registers(node))
+            text = _clash(step, mine, [r for g in (*groups, open_ops) for op in g for r in op], node.op == "wgmma")
+            if text:
+                return text
+            if node.op == "wgmma":
+                for reg, _ in mine:
+                    if any(_overlap(reg, d) for d in dirty):
+                        return f"{step.text()}: no wgmma fence after {reg.name} was written"
+                open_ops.append(mine)
+            else:
+                dirty += [reg for reg, writes in mine if writes and not any(reg == d for d in dirty)]
+        elif isinstance(node, x.Fence) and node.what == "wgmma":
+            dirty = []
+        elif isinstance(node, x.Commit) and node.queue == "wgmma":
+            groups.append(open_ops)
+            open_ops = []
+        elif isinstance(node, x.GroupWait) and node.queue == "wgmma":
+            for group in groups[: max(0, len(groups) - node.keep)]:
+                group.clear()
+    return ""
+
+
+def _clash(step: Step, mine: list[tuple[Reg, bool]], flying: list[tuple[Reg, bool]], wgmma: bool) -> str:
+    for reg, writes in mine:
+        for other, theirs in flying:
+            if not (writes or theirs) or not _overlap(reg, other):
+                continue
+            if wgmma and writes and theirs:
+                continue  # accumulators in sequence: wgmmas of one shape execute in order
+            return f"{step.text()} touches {reg.name}, which a wgmma in flight uses"
+    return ""
