@@ -23,18 +23,42 @@ from cake.ir.parser import parse, parse_all, read_source
 if TYPE_CHECKING:
     from cake.ir.sequences import Sequence
     from cake.runtime import LoadedKernel, LoadedSequence
+    from cake.verify.engine import Effort
+    from cake.verify.verdict import Verdict
 
 
-def check_text(text: str, file: str = "<string>") -> list[Diagnostic]:
-    """Every finding in a source text: syntax, then each kernel at its chosen constants, for each of its targets."""
+Verdicts = list[tuple[x.Kernel, "Verdict"]]
+
+
+def check_text(text: str, file: str = "<string>", *, verify: Effort | None = None) -> list[Diagnostic]:
+    """Every finding in a source text: syntax, then each kernel at its chosen constants, for each of its targets.
+    ``verify``: also the verifier's, with so much effort."""
+    return decide_text(text, file, verify)[0]
+
+
+def decide_text(text: str, file: str, effort: Effort | None = None) -> tuple[list[Diagnostic], Verdicts]:
+    """Every finding in a source text, and the verdicts on its kernels; findings have fixes that were tried."""
     parsed, found = parse_all(text, file)
     if parsed is None or any(f.severity == "error" for f in found):
-        return found
-    return [*found, *check_file(parsed)]
+        return found, []
+    kernels: list[x.Kernel] = []
+    found = [*found, *check_file(parsed, kernels)]
+    if effort is None or any(f.severity == "error" for f in found):
+        return found, []
+    from cake.verify.store import decide
+
+    decided = [(kernel, decide(kernel, effort=effort)) for kernel in kernels]
+    new = [d for _, verdict in decided for d in verdict.diagnostics]
+    if new:
+        from cake.verify.fixes import with_fixes
+
+        new = with_fixes(text, file, new)
+    return [*found, *(d for i, d in enumerate(new) if d not in new[:i])], decided
 
 
-def check_file(file: s.File) -> list[Diagnostic]:
-    """Findings of every kernel of a parsed file, at its chosen constants, for each of its targets."""
+def check_file(file: s.File, kernels: list[x.Kernel] | None = None) -> list[Diagnostic]:
+    """Findings of every kernel of a parsed file, at its chosen constants, for each of its targets. ``kernels``: gets the
+    expanded ones that are well."""
     findings = Findings()
     named: list[s.Kernel | s.Sequence] = [*file.kernels, *file.sequences]
     for name in duplicates([k.name for k in named]):
@@ -42,8 +66,11 @@ def check_file(file: s.File) -> list[Diagnostic]:
         findings.error("T002", f"`{name}` is declared twice", again.span, help="use another name")
     for kernel in file.kernels:
         for target in kernel.targets or ("",):
-            for d in expand_kernel(file, kernel, target=target or None)[1]:
+            expanded, found = expand_kernel(file, kernel, target=target or None)
+            for d in found:
                 findings.add(d)
+            if expanded is not None and kernels is not None:
+                kernels.append(expanded)
     for sequence in file.sequences:
         for d in expand_sequence(file, sequence)[1]:
             findings.add(d)
@@ -129,13 +156,18 @@ def expand_file(
     return expand_text(read_source(path), str(path), kernel=kernel, constants=constants, target=target)
 
 
-def check_path(path: str | os.PathLike[str]) -> list[Diagnostic]:
-    """Every finding in a file: a `.cake` source, or an expanded kernel's JSON."""
+def check_path(path: str | os.PathLike[str], *, verify: Effort | None = None) -> list[Diagnostic]:
+    """Every finding in a file: a `.cake` source, or an expanded kernel's JSON. ``verify``: also the verifier's, with so
+    much effort."""
     try:
         if Path(path).suffix == ".json":
-            read_expanded(read_json(path), str(path))
-            return []
-        return check_text(read_source(path), str(path))
+            kernel = read_expanded(read_json(path), str(path))
+            if verify is None:
+                return []
+            from cake.verify.store import decide
+
+            return list(decide(kernel, effort=verify).diagnostics)
+        return check_text(read_source(path), str(path), verify=verify)
     except CakeError as error:
         return list(error.diagnostics)
 

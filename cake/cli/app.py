@@ -11,7 +11,7 @@ import typer
 
 from cake.cli.outcome import Unread, finish
 from cake.cli.settings import parse_settings
-from cake.diagnostics import CakeError, Diagnostic
+from cake.diagnostics import Diagnostic
 
 app = typer.Typer(
     name="cake",
@@ -41,27 +41,18 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the trace of an error
 
 
 @app.command()
-def check(files: Files, as_json: Json = False, debug: Debug = False) -> None:
+def check(
+    files: Files,
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Run the verifier.")] = True,
+    prove: Annotated[bool, typer.Option("--prove", help="Take the time for a proof, as build does.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
     """Report every finding of each file; the exit code is 1 if one blocks."""
-    found: list[Diagnostic] = []
-    for name in files:
-        found += _check(name)
-    text = "" if found else f"{len(files)} {'file' if len(files) == 1 else 'files'} checked: no findings"
-    _end(found, {"files": files}, as_json=as_json, text=text)
+    from cake.cli.checking import check_files
 
-
-def _check(name: str) -> list[Diagnostic]:
-    from cake.cli import sources
-    from cake.compiler import check_text
-
-    try:
-        source = sources.read(name)
-        if not source.expanded:
-            return check_text(source.text, source.file)
-        sources.parse_expanded(source)
-    except CakeError as error:
-        return list(error.diagnostics)
-    return []
+    found, result, text = check_files(files, "full" if prove else "quick" if verify else None)
+    _end(found, result, as_json=as_json, text=text)
 
 
 @app.command()

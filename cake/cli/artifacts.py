@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cake.cli import sources
 from cake.cli.outcome import UsageError, error
@@ -16,6 +16,10 @@ from cake.cli.progress import working
 from cake.cli.settings import Settings, take, unknown
 from cake.diagnostics import CakeError, Diagnostic
 from cake.ir.sequences import Sequence as Steps
+
+if TYPE_CHECKING:
+    from cake.codegen.build import Stamp
+    from cake.ir.expanded import Kernel
 
 EMITS = ("cu", "ptx", "cubin", "sass", "expand")
 _CODE = re.compile(r"[A-Z]\d{3}")
@@ -114,7 +118,7 @@ def _build_all(order: _Order, kernels: dict[str, list[str]]) -> Outcome:
 
 def _build_one(order: _Order) -> Outcome:
     """One kernel or sequence: findings that do not block, the JSON result, and the report."""
-    from cake.codegen.build import UNPROVED, build, write
+    from cake.codegen.build import build, write
 
     expanded = sources.expand_any(order.source, order.kernel, order.settings, order.target)
     directory = order.directory
@@ -123,8 +127,9 @@ def _build_one(order: _Order) -> Outcome:
     if isinstance(expanded, Steps):
         return _build_sequence(expanded, order)
     start = time.perf_counter()
+    stamp = _stamp(expanded, order)
     with working(f"compiling {expanded.name} for {expanded.target}"), sources.trusted(order.source):
-        artifact = build(expanded, allow=order.allowed)
+        artifact = build(expanded, allow=order.allowed, stamp=stamp)
         write(artifact, directory, order.emits)
     seconds = time.perf_counter() - start
     suffixes = {"expand": "expanded.json"}
@@ -140,22 +145,37 @@ def _build_one(order: _Order) -> Outcome:
         "compiler": artifact.compiler_version,
         "proved": artifact.stamp.proved,
         "unproved": unproved,
+        "claim": artifact.stamp.claim,
         "seconds": round(seconds, 3),
     }
     lines = [artifact.report.render(), f"written    {directory}: {', '.join([*files, 'manifest.json'])}"]
-    if UNPROVED in unproved:
-        lines.append(f"unproved   {UNPROVED}: no verifier has decided this kernel (stamped in manifest.json)")
+    lines.append(_said(artifact.stamp))
     return list(artifact.diagnostics), result, "\n".join(lines)
+
+
+def _stamp(kernel: Kernel, order: _Order) -> Stamp:
+    """What the verifier says of a kernel; CakeError if it may not be built."""
+    from cake.verify.stamps import checked_stamp
+
+    with working(f"verifying {kernel.name}"), sources.trusted(order.source):
+        return checked_stamp(kernel, order.allowed)
+
+
+def _said(stamp: Stamp) -> str:
+    """A stamp as a line."""
+    if stamp.unproved:
+        return f"unproved   {', '.join(stamp.reasons or stamp.unproved)} (stamped in manifest.json)"
+    return f"{'proved' if stamp.proved else 'verified':<10} safe: {stamp.claim}"
 
 
 def _build_sequence(sequence: Steps, order: _Order) -> Outcome:
     """Every kernel of a sequence, and the manifest that says how they follow one another."""
-    from cake.codegen.build import UNPROVED
     from cake.codegen.sequences import MANIFEST, build_sequence, place, write_sequence
 
     start = time.perf_counter()
     with working(f"compiling {sequence.name} for {sequence.target}"), sources.trusted(order.source):
-        artifact = build_sequence(sequence, allow=order.allowed)
+        stamps = [_stamp(step.kernel, order) for step in sequence.steps]
+        artifact = build_sequence(sequence, allow=order.allowed, stamps=stamps)
         write_sequence(artifact, order.directory, order.emits)
     places = [place(n, step.kernel.name) for n, step in enumerate(sequence.steps)]
     result = {
@@ -175,6 +195,5 @@ def _build_sequence(sequence: Steps, order: _Order) -> Outcome:
     lines = [f"sequence   {sequence.name}"]
     lines += [part.report.render() for part in artifact.artifacts]
     lines.append(f"written    {order.directory}: {MANIFEST}, {', '.join(f'{p}/' for p in places)}")
-    if UNPROVED in artifact.unproved:
-        lines.append(f"unproved   {UNPROVED}: no verifier has decided these kernels (stamped in {MANIFEST})")
+    lines += [f"{part.kernel.name}: {_said(part.stamp)}" for part in artifact.artifacts]
     return list(artifact.diagnostics), result, "\n".join(lines)

@@ -49,10 +49,13 @@ class ParameterInfo(Record):
 
 
 class Stamp(Record):
-    """What is known about the kernel's correctness: proved, or the codes of what is not."""
+    """What is known about the kernel's correctness: ``claim`` says how far it was decided that it is safe; ``proved``: for
+    all trip counts. Otherwise ``unproved`` has the codes of what is not known, and ``reasons`` a line for each."""
 
     proved: bool = False
     unproved: tuple[str, ...] = (UNPROVED,)
+    claim: str = ""
+    reasons: tuple[str, ...] = ()
 
 
 class Artifact(Record):
@@ -298,6 +301,8 @@ def manifest(artifact: Artifact) -> dict[str, Any]:
         "cake": cake.__version__,
         "proved": artifact.stamp.proved,
         "unproved": list(artifact.stamp.unproved),
+        "claim": artifact.stamp.claim,
+        "reasons": list(artifact.stamp.reasons),
         "diagnostics": [d.model_dump(mode="json") for d in artifact.diagnostics],
     }
 
@@ -380,7 +385,12 @@ def read(directory: Path | str) -> Artifact:
             ptx=data.get(f"{name}.ptx", b"").decode(),
             cubin=data[f"{name}.cubin"],
             report=Report.model_validate(record["resources"]),
-            stamp=Stamp(proved=record["proved"], unproved=tuple(record["unproved"])),
+            stamp=Stamp(
+                proved=record["proved"],
+                unproved=tuple(record["unproved"]),
+                claim=record.get("claim", ""),
+                reasons=tuple(record.get("reasons", ())),
+            ),
             parameters=tuple(ParameterInfo.model_validate(p) for p in record["parameters"]),
             compiler_version=record["compiler"],
         )

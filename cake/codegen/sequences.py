@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 import cake
 from cake.codegen import build as kernels
-from cake.codegen.build import FORMAT, LOADABLE, Artifact, replace_file
+from cake.codegen.build import FORMAT, LOADABLE, Artifact, Stamp, replace_file
 from cake.diagnostics import CakeError, Diagnostic, Record
 from cake.ir.sequences import Sequence
 
@@ -35,10 +35,17 @@ class SequenceArtifact(Record):
         return tuple(dict.fromkeys(code for a in self.artifacts for code in a.stamp.unproved))
 
 
-def build_sequence(sequence: Sequence, *, allow: Collection[str] = ()) -> SequenceArtifact:
-    """Compile the kernel of every step."""
+def build_sequence(
+    sequence: Sequence, *, allow: Collection[str] = (), stamps: Collection[Stamp | None] | None = None
+) -> SequenceArtifact:
+    """Compile the kernel of every step. ``stamps``: what is known of each step's kernel."""
+    known = list(stamps) if stamps is not None else [None] * len(sequence.steps)
     return SequenceArtifact(
-        sequence=sequence, artifacts=tuple(kernels.build(step.kernel, allow=allow) for step in sequence.steps)
+        sequence=sequence,
+        artifacts=tuple(
+            kernels.build(step.kernel, allow=allow, stamp=stamp)
+            for step, stamp in zip(sequence.steps, known, strict=True)
+        ),
     )
 
 

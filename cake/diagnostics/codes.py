@@ -2,8 +2,9 @@
 
 A page is ``pages/<CODE>.md``: front matter with ``title`` and ``severity``, the rule in words, a block ``cake fail``
 that gives the code and a block ``cake pass`` that does not. A code that the check of a text alone cannot give (it takes a
-run, a launch, a compiler or a device) says in the front matter what finds it, ``source``, and needs no blocks. Codes are only ever added: one that is no longer reported
-keeps its page, and none gets a new meaning. Families: S surface syntax (S1xx habits from other languages); further
+run, a launch, a compiler or a device) says in the front matter what finds it, ``source``, and needs no blocks. What no source
+text can say is shown by two programs of the litmus suite instead (``litmus``: one that has the finding, one that has not). Codes
+are only ever added: one that is no longer reported keeps its page, and none gets a new meaning. Families: S surface syntax (S1xx habits from other languages); further
 letters belong to the later stages.
 """
 
@@ -24,12 +25,13 @@ _CODE = re.compile(r"[A-Z]+\d{3}")
 
 class Page(Record):
     """What ``cake explain`` says about a code. ``source``: what finds it, "text" for the check of a source text. ``text`` is
-    the rule; the blocks are whole source texts."""
+    the rule; the blocks are whole source texts; ``litmus`` names a failing and a passing program."""
 
     code: str
     title: str
     severity: Severity
     source: str = "text"
+    litmus: tuple[str, ...] = ()
     text: str
     fail: str | None
     good: str | None
@@ -58,8 +60,8 @@ def parse_page(code: str, text: str) -> Page:
     if front is None:
         raise ValueError(f"{code}: the page has no front matter")
     fields = dict(line.split(": ", 1) for line in front.group(1).splitlines())
-    if set(fields) - {"source"} != {"title", "severity"}:
-        raise ValueError(f"{code}: front matter has the fields title and severity, and may have source")
+    if set(fields) - {"source", "litmus"} != {"title", "severity"}:
+        raise ValueError(f"{code}: front matter has the fields title and severity, and may have source and litmus")
     body = text[front.end() :].strip() + "\n"
     blocks = dict(_BLOCK.findall(body))
     rule = re.sub(r"\n{3,}", "\n\n", _BLOCK.sub("", body)).strip()
@@ -68,6 +70,7 @@ def parse_page(code: str, text: str) -> Page:
         title=fields["title"],
         severity=fields["severity"],  # type: ignore[arg-type]
         source=fields.get("source", "text"),
+        litmus=tuple(fields["litmus"].split(", ")) if "litmus" in fields else (),
         text=rule,
         fail=blocks.get("fail"),
         good=blocks.get("pass"),

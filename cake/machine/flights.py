@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cake.machine.tape import Step
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """What a finished operation still does; its values and its step are let go."""
 
 
@@ -75,7 +75,7 @@ class Flight:
             self.done = True
             self._tell(m, "writes")
             self._signal(m)
-            self.read = self.write = _nothing
+            self.read = self.write = nothing
             self.step = None
             for follower in self.followers:
                 if follower.reads_done and follower.ready:

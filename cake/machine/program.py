@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cake.ir import expanded as x
 from cake.ir.evaluate import Scalar, compile_expr
-from cake.ir.expr import Reg, walk
+from cake.ir.expr import Reg, registers, walk
 from cake.ir.layout import TileType
 from cake.machine import events as ev
 from cake.machine.agents import Runner
@@ -58,9 +58,9 @@ class Operation(Statement):
             meaning.issue(m, inst, step, members)
         else:
             if step.came == 0:
-                meaning.first(inst, step)
+                (meaning.first if meaning.computed or m.values else meaning.place)(inst, step)
             step.came += len(members)
-            if meaning.writes:
+            if meaning.writes and m.values:
                 self._write(inst, step, members)
         if m.observer is not None:
             self._tell(m, inst, step, members)
@@ -109,11 +109,13 @@ class RoleProgram:
 class Compiler:
     """Compiles the statements of one role."""
 
-    def __init__(self, kernel: x.Kernel, role: x.Role | None, tracked: frozenset[str]) -> None:
+    def __init__(
+        self, kernel: x.Kernel, role: x.Role | None, tracked: frozenset[str], needed: frozenset[str] | None
+    ) -> None:
         warps = kernel.threads // 32 if role is None else role.warps
         self.kernel = kernel
         self.role = role
-        self.unit = Unit(kernel, role, warps, dict(role.tiles) if role is not None else {}, tracked)
+        self.unit = Unit(kernel, role, warps, dict(role.tiles) if role is not None else {}, tracked, needed)
         self.named = {b.name: b for b in kernel.named}
 
     def compile(self) -> RoleProgram:
@@ -216,8 +218,58 @@ def tracked_tiles(kernel: x.Kernel) -> frozenset[str]:
     return frozenset(names)
 
 
-def compile_kernel(kernel: x.Kernel) -> tuple[RoleProgram, dict[str, RoleProgram]]:
-    """The entry and the roles."""
+def needed_tiles(kernel: x.Kernel) -> frozenset[str] | None:
+    """Register tiles whose values decide which elements are accessed: those in masks and indices, and what they are
+    computed from. None if such a value comes out of memory that the kernel writes, so that nothing may be left out.
+
+    A run that computes only these has the same events as one that computes everything: control and the operands of
+    synchronisation are scalars (docs/verification.md 1.3, F-a).
+    """
+    written = {t.name for t in kernel.tensors if t.direction != "in"} | {b.name for b in kernel.buffers}
+    sources: dict[str, set[str]] = {}
+    loads: dict[str, str] = {}
+    needed: set[str] = set()
+    for role in kernel.roles:
+        for node in statements(role.body):
+            if isinstance(node, x.Op):
+                _flow(node, sources, loads, needed)
+    pending = list(needed)
+    while pending:
+        for name in sources.get(pending.pop(), ()):
+            if name not in needed:
+                needed.add(name)
+                pending.append(name)
+    if any(loads.get(name) in written for name in needed):
+        return None
+    return frozenset(needed)
+
+
+def _flow(node: x.Op, sources: dict[str, set[str]], loads: dict[str, str], needed: set[str]) -> None:
+    read: set[str] = set()
+    for name, value in node.operands.items():
+        if isinstance(value, x.Ref):
+            for sub in value.subs:
+                if isinstance(sub, x.Elem):
+                    needed |= registers(sub.index)
+        elif name == "where":
+            needed |= registers(value)
+        elif name not in ("dst", "index"):
+            read |= registers(value)
+    src = node.operands.get("src")
+    for name in ("dst", "index", "d"):
+        target = node.operands.get(name)
+        if isinstance(target, Reg):
+            sources.setdefault(target.name, set()).update(read)
+            if isinstance(src, x.Ref):
+                loads[target.name] = src.base
+            elif node.completion is not None:
+                loads[target.name] = next((v.base for v in node.operands.values() if isinstance(v, x.Ref)), "")
+
+
+def compile_kernel(
+    kernel: x.Kernel, needed: frozenset[str] | None = None
+) -> tuple[RoleProgram, dict[str, RoleProgram]]:
+    """The entry and the roles. ``needed``: the only register tiles to compute (None: all)."""
     tracked = tracked_tiles(kernel)
-    entry = Compiler(kernel, None, tracked).compile()
-    return entry, {role.name: Compiler(kernel, role, tracked).compile() for role in kernel.roles}
+    entry = Compiler(kernel, None, tracked, needed).compile()
+    return entry, {role.name: Compiler(kernel, role, tracked, needed).compile() for role in kernel.roles}

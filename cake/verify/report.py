@@ -56,7 +56,6 @@ CONTRACTS = {
     "U903": "conditions on loop indices have a form that repeats",
     "U905": "CTAs are ordered through one of the patterns that can be judged",
     "U906": "the verifier ends within its budget",
-    "U908": "the machine can be believed on this target",
     "W701": "shared memory fits",
     "W702": "registers of all roles fit the pool",
     "W703": "setmaxnreg gives back or takes as it says",
@@ -72,10 +71,9 @@ def rank(d: Diagnostic) -> tuple[int, bool, str]:
 
 def choose(findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """At most three findings: consequences and repetitions left out, contracts added."""
-    kept: dict[tuple[str, str], Diagnostic] = {}
+    kept: dict[tuple[str, object], Diagnostic] = {}
     for d in findings:
-        place = d.facts[0].split(" at ")[0] if d.facts and d.facts[0].startswith("at ") else d.message
-        kept.setdefault((d.code, f"{d.span}{place if d.span is None else ''}"), d)
+        kept.setdefault((d.code, d.span), d)
     ordered = sorted(kept.values(), key=rank)
     if any(d.code in MEANINGLESS for d in ordered):
         ordered = [d for d in ordered if d.code[0] not in "DFO" or d.code == "F308"]

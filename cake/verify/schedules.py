@@ -1,9 +1,10 @@
 """Turning a violated condition into a failure: other schedules of the same launch, until one goes wrong.
 
 A violation of D1, D3, D4 or D5 says that a run may go differently, not that it then goes wrong (docs/verification.md H38).
-So the launch is run again under priority schedules (two runs of seeds find most, 1.1), and what counts as a failure can be
-seen in that one run: it stops, a barrier gets too much, a wait returns in another phase than the one it was for, bytes of
-another fill are read, or bytes that nobody wrote. No failure found is not safe: it is *not known* (U902).
+So all interleavings are searched, within a limit; and the machine runs the launch again under priority schedules, where what
+counts as a failure can be seen in that one run: it stops, a barrier gets too much, a wait returns in another phase than
+the one it was for, bytes of another fill are read, or bytes that nobody wrote. No failure found is not safe: it is *not
+known* (U902).
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ UNDECIDED = frozenset({"P102", "P105", "P106", "P107", "P114"})
 """Conditions of determinacy: violated, another run may differ."""
 
 SEEDS = 64
+STATES = 20_000
+"""States of the search over interleavings."""
+
 SEEN = frozenset({"D208", "D209"})
 """Findings about what a run in fact read."""
 
@@ -48,6 +52,11 @@ def failure(
     kernel: x.Kernel, arguments: Mapping[str, Any], *, ctas: int, max_steps: int, seeds: int = SEEDS
 ) -> tuple[tuple[str, ...] | None, int]:
     """The trace of a schedule that goes wrong (None: none was found), and how many were run."""
+    from cake.verify.search import search
+
+    outcome = search(kernel, arguments, limit=STATES, ctas=ctas, halves=True)
+    if outcome.broken:
+        return (f"a schedule that ends in: {outcome.kind}", *outcome.trace[-5:]), 1
     for seed in range(seeds):
         watch = Watch()
         try:

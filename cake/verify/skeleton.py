@@ -200,7 +200,7 @@ class _Builder:
             if count is None:
                 if not self._indices(e, loops):
                     return None
-                whole: Form = {**closed}
+                whole: Form = {t: c for t, c in closed.items()}  # noqa: C416  (a dict of optional terms)
                 count, sign = self._count(whole, abs(next(iter(index.values()))), _sum(closed)), 1
             g = count.granule
             if any(c % g for c in index.values()) or constant % g:

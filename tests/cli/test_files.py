@@ -119,7 +119,7 @@ def test_internal_errors_are_one_line(cake: Cake, gemm: Path, monkeypatch: pytes
     def broken(*_: object) -> None:
         raise RuntimeError("first\nsecond")
 
-    monkeypatch.setattr("cake.compiler.check_text", broken)
+    monkeypatch.setattr("cake.compiler.decide_text", broken)
     done = cake("check", "gemm.cake")
     assert done.code == 1
     assert "error[X001]: internal error: RuntimeError: first second" in done.err

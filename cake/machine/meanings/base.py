@@ -33,6 +33,8 @@ class Unit:
     warps: int
     tiles: dict[str, TileType] = field(default_factory=dict)
     tracked: frozenset[str] = frozenset()
+    needed: frozenset[str] | None = None
+    """Register tiles whose values matter in a run without values (masks and indices); None: a run with values."""
 
 
 class Meaning:
@@ -46,6 +48,11 @@ class Meaning:
         self.op = op
         self.unit = unit
         self.row: OpRow = OPS[op.op]
+        self.computed = unit.needed is None or any(
+            isinstance(value, Reg) and value.name in unit.needed
+            for name, value in op.operands.items()
+            if name in ("dst", "index", "d")
+        )
         self.register_reads = self._registers(op)
 
     # -- to be defined ------------------------------------------------------------------------------------------------
@@ -60,6 +67,9 @@ class Meaning:
 
     def first(self, inst: Instance, step: Step) -> None:
         """The first agent arrives: read memory and compute."""
+
+    def place(self, inst: Instance, step: Step) -> None:
+        """What ``first`` does where values do not matter: find out which memory is meant."""
 
     def issue(self, m: Executor, inst: Instance, step: Step, members: list[Runner]) -> None:
         """Start an asynchronous operation."""

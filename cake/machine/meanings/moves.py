@@ -137,6 +137,10 @@ class Load(Move):
         step.result = (at, where)
         set_tile(inst, self.dst, value)
 
+    def place(self, inst: Instance, step: Step) -> None:
+        where = self.mask(inst)
+        step.result = (self.resolve(inst, where), where)
+
     def _forward(self, inst: Instance, at: Elements | Box, value: Array) -> Array:
         domain = self.domain
         if domain is None or owners.replicated(domain.rows, domain.cols, domain.layout):
@@ -177,6 +181,9 @@ class LoadScalar(Move):
         assert self.elements is not None and isinstance(at, Elements)
         step.result = at
         inst.env[self.dst.name] = plain(self.elements.read(inst, at), self.dst.dtype)
+
+    def place(self, inst: Instance, step: Step) -> None:
+        self.first(inst, step)  # scalars always have their values
 
     def other_value(self, inst: Instance) -> Any:
         """The value where the predicate is false."""
@@ -219,6 +226,10 @@ class Store(Move):
             if pending.addresses.size:
                 inst.pending.append(pending)
         step.result = (at, where, value, pending)
+
+    def place(self, inst: Instance, step: Step) -> None:
+        where = self.mask(inst)
+        step.result = (self.resolve(inst, where), where, None, None)
 
     def warp(self, inst: Instance, step: Step, warp: int | None) -> None:
         at, where, value, pending = step.result
@@ -307,6 +318,9 @@ class Signal(Move):
         at = self.resolve(inst, None)
         assert isinstance(at, Elements) and self.value is not None
         return at, self.value(inst)
+
+    def place(self, inst: Instance, step: Step) -> None:
+        self.first(inst, step)  # flags decide control
 
     def first(self, inst: Instance, step: Step) -> None:
         at, value = step.data

@@ -27,6 +27,8 @@ def check(
     ctas: int = 2,
     profile: Profile = "conservative",
     seed: int = 0,
+    values: bool = True,
+    max_steps: int | None = None,
 ) -> list[Diagnostic]:
     """Run ``kernel`` once (``ctas`` clusters together) and report what is not ordered as it needs to be: no finding
     means that conditions D0-D5 and D7-D10 hold on this run, hence, under the axioms, no schedule of this launch hangs
@@ -37,7 +39,7 @@ def check(
     order = Order(profile)
     findings: list[Diagnostic] = divergent(kernel)
     try:
-        run(kernel, arguments, ctas=ctas, seed=seed, observer=order)
+        run(kernel, arguments, ctas=ctas, seed=seed, observer=order, values=values, max_steps=max_steps)
     except CakeError as error:
         findings += error.diagnostics
         order.finish(complete=False)

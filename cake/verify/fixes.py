@@ -1,0 +1,152 @@
+"""Fixes of the verifier's findings: edits of the source that were applied, expanded and verified before they are shown.
+
+Each kind of finding has a few rewrites that usually cure it (a `sync()` between the warps, a fence after the write, a wait
+before the release). They are guesses about text, so only one that makes its finding go away, and brings no other, is kept.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+from cake.diagnostics import Diagnostic, Edit, Fix, Span
+from cake.diagnostics.fixes import apply_fix
+
+SECONDS = 2.0
+"""Of processor time, for all trials together."""
+
+_KEEP = re.compile(r"keep=(\d+)")
+
+
+def with_fixes(text: str, file: str, findings: list[Diagnostic]) -> list[Diagnostic]:
+    """The findings, with a fix for each where one was found."""
+    deadline = time.process_time() + SECONDS
+    result = []
+    for d in findings:
+        result.append(d if d.fix is not None else _with_fix(text, file, d, findings, deadline))
+    return result
+
+
+def _with_fix(text: str, file: str, d: Diagnostic, findings: list[Diagnostic], deadline: float) -> Diagnostic:
+    before = {f.code for f in findings}
+    for fix in candidates(text, file, d):
+        if time.process_time() > deadline:
+            break
+        try:
+            after = check(apply_fix(text, fix), file)
+        except ValueError:
+            continue
+        if d.code not in after and after <= before:
+            return d.model_copy(update={"fix": fix.model_copy(update={"verified": True})})
+    return d
+
+
+def check(text: str, file: str) -> set[str]:
+    """The codes that block a changed text."""
+    from cake.compiler import check_file
+    from cake.ir import expanded as x
+    from cake.ir.parser import parse_all
+    from cake.verify.engine import verify
+
+    parsed, found = parse_all(text, file)
+    kernels: list[x.Kernel] = []
+    if parsed is not None and not any(f.severity == "error" for f in found):
+        found = [*found, *check_file(parsed, kernels)]
+    codes = {f.code for f in found if f.severity == "error"}
+    for kernel in kernels if not codes else ():
+        codes |= set(verify(kernel, effort="quick").codes)
+    return codes
+
+
+def candidates(text: str, file: str, d: Diagnostic) -> Iterator[Fix]:
+    """Rewrites that may cure a finding, likely ones first."""
+    lines = text.split("\n")
+    source = _Source(file, lines)
+    later = d.span.line if d.span is not None and d.span.file == file else None
+    places = [label.span.line for label in d.labels if label.span is not None and label.span.file == file]
+    earlier = places[0] if places else None
+    if d.code == "D204":
+        for line in (later, earlier):
+            if line is not None:
+                yield source.before(line, "sync()", "order the warps of the instance before the access")
+                for role in _roles(lines):
+                    yield source.before(line, f"sync({role})", "order the warps of the role before the access")
+    elif d.code in ("F301", "F303", "F302"):
+        if earlier is not None:
+            yield source.after(earlier, "fence.async()", "fence after the access, in the threads that made it")
+    elif d.code == "D207":
+        if later is not None:
+            for wait in ("tma.store.wait_read()\nsync()", "tma.store.wait_read()"):
+                yield source.before(later, wait, "wait until the bulk stores have read the buffer")
+    elif d.code == "D206":
+        if later is not None:
+            yield source.before(later, "wgmma.wait(keep=0)", "wait for the group before its registers are used")
+    elif d.code == "D202" and earlier is not None:
+        yield from _release(source, lines, earlier)
+
+
+def _release(source: _Source, lines: list[str], earlier: int) -> Iterator[Fix]:
+    """The stage is given back while it is read: wait for more, or give back less."""
+    for number in range(earlier + 1, min(len(lines), earlier + 12) + 1):
+        line = lines[number - 1]
+        if "wgmma.wait(keep=" in line:
+            yield from source.keep(number, -1, "let fewer groups stay in flight")
+        if ".release(" in line:
+            yield source.before(number, "wgmma.wait(keep=0)", "wait for the reads before the release")
+            if "keep=" in line:
+                yield from source.keep(number, 1, "keep the stage that is still read")
+            else:
+                at = line.index(".release(") + len(".release(")
+                yield source.insert(number, at, "keep=1", "keep the stage that is still read")
+            return
+
+
+def _roles(lines: list[str]) -> list[str]:
+    return re.findall(r"^\s*role (\w+)", "\n".join(lines), re.MULTILINE)
+
+
+class _Source:
+    """Edits of a text by lines."""
+
+    def __init__(self, file: str, lines: list[str]) -> None:
+        self.file = file
+        self.lines = lines
+
+    def _indented(self, line: int, statements: str) -> str:
+        indent = self.lines[line - 1][: len(self.lines[line - 1]) - len(self.lines[line - 1].lstrip())]
+        return "".join(f"{indent}{s}\n" for s in statements.split("\n"))
+
+    def before(self, line: int, statements: str, message: str) -> Fix:
+        """New statements before a line."""
+        return self._edit(line, 1, line, 1, self._indented(line, statements), message)
+
+    def after(self, line: int, statements: str, message: str) -> Fix:
+        """New statements after a line (and after the lines that it goes on over)."""
+        depth = 0
+        last = line
+        for number in range(line, len(self.lines) + 1):
+            code = self.lines[number - 1].split("#")[0]
+            depth += sum(code.count(c) for c in "([") - sum(code.count(c) for c in ")]")
+            last = number
+            if depth <= 0:
+                break
+        if last == len(self.lines):
+            end = len(self.lines[-1]) + 1
+            return self._edit(last, end, last, end, "\n" + self._indented(line, statements).rstrip("\n"), message)
+        return self._edit(last + 1, 1, last + 1, 1, self._indented(line, statements), message)
+
+    def keep(self, line: int, by: int, message: str) -> Iterator[Fix]:
+        """Another ``keep=`` in a line."""
+        match = _KEEP.search(self.lines[line - 1])
+        if match is not None and int(match.group(1)) + by >= 0:
+            new = f"keep={int(match.group(1)) + by}"
+            yield self._edit(line, match.start() + 1, line, match.end() + 1, new, message)
+
+    def insert(self, line: int, column: int, words: str, message: str) -> Fix:
+        """Words in a line, after ``column`` characters."""
+        return self._edit(line, column + 1, line, column + 1, words, message)
+
+    def _edit(self, line: int, column: int, end_line: int, end_column: int, new: str, message: str) -> Fix:
+        span = Span(file=self.file, line=line, column=column, end_line=end_line, end_column=end_column)
+        return Fix(message=message, edits=(Edit(span=span, replacement=new),))
