@@ -29,6 +29,8 @@ class Problem:
     unit: str
     checked: Callable[[Constants], Sequence[Shape]]
     timed: Callable[[Constants], Sequence[Shape]]
+    # A second peer, where the first is only a ceiling: what torch.compile makes of the reference.
+    rival: Callable[[Any, list[Any], Constants], Callable[[], Any]] | None = None
     measure: Callable[[Any, list[Any], Any], Any] | None = None
 
 
@@ -178,6 +180,25 @@ def _copy(torch: Any, t: list[Any], constants: Constants) -> Callable[[], Any]:
     return lambda: t[-1].copy_(t[0])
 
 
+def _compiled(function: Callable[..., Any]) -> Callable[[Any, list[Any], Constants], Callable[[], Any]]:
+    """``function(torch, *inputs)`` through torch.compile, for exactly these shapes."""
+
+    def rival(torch: Any, t: list[Any], constants: Constants) -> Callable[[], Any]:
+        compiled = torch.compile(lambda *inputs: function(torch, *inputs), dynamic=False, fullgraph=True)
+        return lambda: compiled(*t[:-1])
+
+    return rival
+
+
+def _torch_rmsnorm(torch: Any, x: Any, g: Any, eps: float) -> Any:
+    f = x.float()
+    return (f * torch.rsqrt(f.square().mean(dim=1, keepdim=True) + eps) * g.float()).to(x.dtype)
+
+
+def _torch_layernorm(torch: Any, x: Any, g: Any, b: Any, eps: float) -> Any:
+    return torch.nn.functional.layer_norm(x, x.shape[1:], g, b, eps)
+
+
 def _softmax_arguments(torch: Any, shape: Shape, generator: Any, constants: Constants) -> list[Any]:
     return [
         random_tensor(torch, shape, generator, torch.bfloat16, 4.0),
@@ -195,8 +216,9 @@ def _softmax(name: str, checked: Callable[[Constants], Sequence[Shape]], timed: 
         peer_name="copy of the same size",
         work=lambda s, c: 4.0 * s[0] * s[1],
         unit="TB/s",
-            checked=checked,
+        checked=checked,
         timed=lambda c: [s for s in timed if s[1] <= c.get("COLS", 4096) or name.endswith("long")],
+        rival=_compiled(lambda torch, x: torch.softmax(x, dim=1)),
     )
 
 
@@ -225,6 +247,7 @@ RMSNORM = Problem(
     unit="TB/s",
     checked=_row_shapes,
     timed=lambda c: [s for s in ((16384, 4096), (16384, 8192), (4096, 16384)) if s[1] <= c.get("COLS", 4096)],
+    rival=_compiled(_torch_rmsnorm),
 )
 
 
@@ -252,6 +275,7 @@ LAYERNORM = replace(
     outputs=lambda c: (4,),
     reference=_layernorm,
     timed=lambda c: [s for s in ((16384, 4096), (16384, 8192)) if s[1] <= c.get("COLS", 4096)],
+    rival=_compiled(_torch_layernorm),
 )
 
 

@@ -115,9 +115,14 @@ def tune_shape(problem: Problem, shape: Shape, able: list[tuple[Any, Constants]]
 
     best, constants = able[max(order[:FINALISTS], key=ratio)]
     result = protocol.compare(torch, lambda: best(*ours), call, pairs=pairs)
+    rival = None
+    if problem.rival is not None:
+        other = problem.rival(torch, peer, constants)
+        rival = asdict(protocol.compare(torch, lambda: best(*ours), other, pairs=pairs))
     work = problem.work(shape, constants)
     return {
         "shape": shape,
+        "rival": rival,
         "constants": constants,
         "unit": problem.unit,
         "rate": work / result.ours_us.median / 1e6,
@@ -168,7 +173,8 @@ def run_all(directory: Path, out: Path, names: list[str], pairs: int) -> int:
             print(
                 f"{name} {'x'.join(map(str, r['shape'])):>20} {r['rate']:8.2f} {r['peer_rate']:8.2f} {r['unit']} "
                 f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}] noise {r['noise']['median']:.3f} "
-                f"{chosen}",
+                f"{chosen}"
+                + (f" torch.compile {r['rival']['ratio']['median']:.3f} [{r['rival']['ratio']['low']:.3f}]" if r["rival"] else ""),
                 flush=True,
             )
     return failed
