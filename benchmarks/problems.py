@@ -516,6 +516,15 @@ HALF_NORMS = Problem(
     timed=lambda c: [(32, 1024), (1, 65536)],
 )
 
+ATTENTION_DYNAMIC = replace(
+    ATTENTION,
+    name="attention_dynamic",
+    arguments=lambda torch, s, g, c: [
+        *_attention_arguments(torch, s, g, c),
+        torch.zeros(1, dtype=torch.int32, device=g.device),
+    ],
+)
+
 PROBLEMS = {
     p.name: p
     for p in (
@@ -530,5 +539,6 @@ PROBLEMS = {
         RMSNORM,
         LAYERNORM,
         ATTENTION,
+        ATTENTION_DYNAMIC,
     )
 }

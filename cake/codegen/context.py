@@ -154,7 +154,7 @@ class RoleContext:
 
     def define_loop(self, node: x.For) -> None:
         """Remember what is known about a loop variable."""
-        if self.nonnegative(node.lo) and self.nonnegative(node.step):
+        if self.nonnegative(node.lo) and (node.role == "tiles" or self.nonnegative(node.step)):
             self._nonnegative.add(node.var)
 
     def nonnegative(self, e: Expr) -> bool:

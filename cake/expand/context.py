@@ -55,6 +55,7 @@ class RingInfo:
     multicast: set[str] = field(default_factory=set)
     generic: set[str] = field(default_factory=set)
     longer: tuple[int, ...] = ()
+    derived: bool = False
     span: Span | None = None
 
     @property
@@ -83,7 +84,8 @@ class RoleInfo:
 @dataclass
 class TilesInfo:
     """The work list: its axes, and the statements that decode a position into the fields of a tile. ``walked``: what each axis
-    counts in the walk: its values, or clusters of ``cluster`` neighbours on the axis ``clustered``."""
+    counts in the walk: its values, or clusters of ``cluster`` neighbours on the axis ``clustered``. ``drawer``: the role that
+    draws positions (``dynamic``)."""
 
     schedule: str
     axes: tuple[s.Axis, ...]
@@ -93,6 +95,7 @@ class TilesInfo:
     walked: dict[str, Expr]
     clustered: str | None = None
     cluster: int = 1
+    drawer: str | None = None
 
 
 class KernelContext:

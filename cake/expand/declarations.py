@@ -259,9 +259,14 @@ def bind_tiles(ctx: KernelContext) -> None:
     if t is None:
         ctx.refuse("T018", f"kernel `{ctx.kernel.name}` has no `tiles`", ctx.kernel.span, help="declare the work: `tiles once:`")
     schedule = t.schedule.name
-    if schedule in ("dynamic", "clc"):
+    drawer: str | None = None
+    if schedule == "clc":
         ctx.error("T099", f"`tiles {schedule}` is part of the language but not built yet", t.span, help="use persistent")
         schedule = "persistent"
+    elif schedule == "dynamic":
+        from cake.expand import dynamic
+
+        drawer, schedule = dynamic.drawer(ctx, t), "persistent"
     elif schedule not in ("once", "persistent") or t.schedule.args:
         ctx.refuse("T022", f"there is no schedule `{schedule}`", t.schedule.span, help="once, persistent, dynamic(role), clc(role)")
     if not t.axes:
@@ -287,7 +292,7 @@ def bind_tiles(ctx: KernelContext) -> None:
         if not isinstance(item, s.Where) and item.name in ctx.env:
             ctx.error("T002", f"`{item.name}` is already declared", item.span, help="use another name")
     clustered, size = next(iter(sizes.items()), (None, 1))
-    ctx.tiles = TilesInfo(schedule, t.axes, extents, positions, t, walked, clustered, size)
+    ctx.tiles = TilesInfo(schedule, t.axes, extents, positions, t, walked, clustered, size, drawer)
 
 
 def _axis_attr(ctx: KernelContext, a: s.Attr) -> int:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 
 from cake.diagnostics import CakeError, Diagnostic, Findings, Label
-from cake.expand import clusters
+from cake.expand import clusters, dynamic
 from cake.expand import declarations as d
 from cake.expand.constants import Value, bind_constants
 from cake.expand.context import Abort, KernelContext, RoleContext
@@ -81,6 +81,7 @@ def _expand(ctx: KernelContext, constants: Mapping[str, Value]) -> x.Kernel:
     d.bind_pipelines(ctx)
     d.bind_buffers(ctx)
     d.bind_turns(ctx)
+    dynamic.bind(ctx)
     order_by_use(ctx)
     count = threads(ctx)
     launch = registers(ctx, count)
@@ -325,6 +326,8 @@ def _first_pass_of_turns(role: RoleContext, symbol: str) -> None:
 def check_endpoints(ctx: KernelContext) -> None:
     """Every producer fills and every consumer waits: otherwise the other side waits for ever (P108)."""
     for ring in ctx.rings.values():
+        if ring.derived:
+            continue
         for role in ring.producers:
             if role in ctx.roles and role not in ring.mechanisms:
                 ctx.error(

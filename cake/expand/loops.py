@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from cake.diagnostics import Span
-from cake.expand import clusters
+from cake.expand import clusters, dynamic
 from cake.expand import expressions as ex
 from cake.expand.context import RoleContext, State
 from cake.expand.functions import arguments
@@ -73,6 +73,7 @@ def run_tiles(ctx: RoleContext, stmt: s.For) -> None:
     position = Sym(name=f"{prefix}.pos")
     before_env, before = dict(ctx.env), ctx.state.copy()
     entry = before.copy()
+    step = Sym(name="%grid")
     for _ in range(ROUNDS):
         saved = ctx.counter
         ctx.env, ctx.state = dict(before_env), entry.copy()
@@ -84,6 +85,8 @@ def run_tiles(ctx: RoleContext, stmt: s.For) -> None:
                     x.Let(name=position.name, dtype="i32", value=Sym(name="%cta"), reason="tiles", span=tiles.declaration.span)
                 )
             decode(ctx, prefix, position, stmt)
+            if tiles.drawer is not None:
+                step = dynamic.advance(ctx, tiles, prefix, position)
         _tile_end(ctx, before, stmt)
         if ctx.state.flights <= entry.flights:
             break
@@ -98,7 +101,7 @@ def run_tiles(ctx: RoleContext, stmt: s.For) -> None:
             var=position.name,
             lo=Sym(name="%cta"),
             hi=tiles.positions,
-            step=Sym(name="%grid"),
+            step=step,
             role="tiles",
             body=tuple(body),
             span=stmt.span,

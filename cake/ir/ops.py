@@ -192,6 +192,17 @@ OPS: dict[str, OpRow] = {
         ),
         # -- flags between CTAs ------------------------------------------------------------------------------------------
         OpRow(
+            "draw",
+            "Take a number from a counter: its old value, while it goes up by one, or back to zero from `last` (relaxed, gpu scope).",
+            ("dst", "counter", "last"),
+            (Effect("counter", "rw"),),
+            executor="one",
+            resource="lsu",
+            ptx="atom.relaxed.gpu.global.inc.u32",
+            isa="9.7.13.5 atom",
+            notes=("derived by `tiles dynamic(role)`; after last + 1 draws the counter is zero again",),
+        ),
+        OpRow(
             "signal",
             "Publish a global word: store `value` with release semantics at gpu scope.",
             ("flag", "value"),

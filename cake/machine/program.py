@@ -83,7 +83,7 @@ class Operation(Statement):
 
     def _tell(self, m: Executor, inst: Instance, step: Step, members: list[Runner]) -> None:
         meaning = self.meaning
-        atomic = self.node.op in ("atomic", "signal", "wait_until")
+        atomic = self.node.op in ("atomic", "draw", "signal", "wait_until")
         if step.told is None:
             step.told = {}
         for member in members:
@@ -220,7 +220,8 @@ def tracked_tiles(kernel: x.Kernel) -> frozenset[str]:
 
 def needed_tiles(kernel: x.Kernel) -> frozenset[str] | None:
     """Register tiles whose values decide which elements are accessed: those in masks and indices, and what they are
-    computed from. None if such a value comes out of memory that the kernel writes, so that nothing may be left out.
+    computed from. None if such a value, or a scalar, comes out of memory that the kernel writes, so that nothing may be
+    left out.
 
     A run that computes only these has the same events as one that computes everything: control and the operands of
     synchronisation are scalars (docs/verification.md 1.3, F-a).
@@ -232,6 +233,8 @@ def needed_tiles(kernel: x.Kernel) -> frozenset[str] | None:
     for role in kernel.roles:
         for node in statements(role.body):
             if isinstance(node, x.Op):
+                if node.op == "draw" or (node.op == "load_scalar" and node.ref("src").base in written):
+                    return None  # control depends on what the kernel writes
                 _flow(node, sources, loads, needed)
     pending = list(needed)
     while pending:

@@ -147,10 +147,14 @@ class Loop(Control):
     def walk(self, tape: Tape) -> Iterator[Step]:
         env, var = tape.instance.env, self.node.var
         outer = tape.iteration
-        for value in range(self.lo(env), self.hi(env), self.step(env)):
+        value, end = self.lo(env), self.hi(env)
+        while value < end:
             env[var] = value
             tape.iteration = (*outer, (var, value))
             yield from self.body.walk(tape)
+            step = self.step(env)  # which the body may have set
+            assert step > 0, f"{var} does not move"
+            value += step
         tape.iteration = outer
 
 

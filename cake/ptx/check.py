@@ -101,7 +101,7 @@ class Expected:
     def _for(self, node: x.For) -> None:
         """Guard, body, step, test: the order that compilers give a loop."""
         out, scalars = self.out, self.scalars
-        low, high, step = scalars.value(node.lo), scalars.value(node.hi), scalars.value(node.step)
+        low, high = scalars.value(node.lo), scalars.value(node.hi)
         hi = out.temporary()
         out.assign(hi, high, step=False)
         scalars.forget(assigned(node.body) | {node.var})
@@ -110,6 +110,7 @@ class Expected:
             head = out.open_loop()
             with scalars.scope():
                 self.body(node.body)
+                step = scalars.value(node.step)  # which the body may have set
             out.assign(scalars.name(node.var), scalars.plus(scalars.name(node.var), step))
             out.close_loop(head, scalars.less(scalars.name(node.var), hi))
         scalars.forget(assigned(node.body) | {node.var})
@@ -261,6 +262,9 @@ class Expected:
             head = out.open_loop()
             out.event("flag", "load", "acquire", "gpu", where=node)
             out.close_loop(head, out.constant(None))
+        elif name == "draw":
+            out.event("draw", where=node)
+            self.scalars.define(node.sym("dst").name, None)
         elif name == "load_scalar":
             self._load_scalar(node)
 

@@ -55,6 +55,8 @@ def event_of(i: Instruction, split: Split, resolve: Resolve) -> Event | None:
         return _copy(i, ops, args)
     if base == "setmaxnreg":
         return Event(("setmaxnreg", "inc" if ".inc." in op else "dec"), args(0), where=i)
+    if base == "atom" and op == "atom.relaxed.gpu.global.inc.u32":
+        return Event(("draw",), where=i)
     if base == "red":
         return Event(("red", "shared" if "shared" in op else "global"), where=i)
     if base in ("ld", "st"):

@@ -282,6 +282,8 @@ class _Builder:
         if tiles:
             if loops:
                 raise Unfit("the walk over tiles is inside another loop")
+            if node.step != Sym(name="%grid"):
+                raise Unfit("tiles that are drawn as the kernel runs are explored by launches only")
             lo, hi, step = integer(0), integer(1), integer(1)
         else:
             if not (isinstance(step, Const) and step.value == 1):

@@ -7,7 +7,7 @@ from typing import Any
 
 from cake.ir import expanded as x
 from cake.ir.elementwise import ELEMENTWISE
-from cake.ir.expr import Const, Expr
+from cake.ir.expr import Const, Expr, integer
 from cake.ir.layout import TileType
 from tests.codegen.build import (
     COL,
@@ -435,6 +435,25 @@ for _dtype in ("f32", "i32", "bf16"):
         )
 
     form(f"argreduce {_dtype}")(_arg)
+
+
+@form("draw")
+def _draw(target: str) -> x.Kernel:
+    body: list[x.Node] = [
+        x.Op(
+            op="draw",
+            executor="one",
+            operands={"dst": sym("n"), "counter": x.Ref(base="y", subs=(x.Point(at=integer(0)), x.Point(at=integer(0)))), "last": integer(7)},
+        ),
+        x.Op(
+            op="store",
+            executor="one",
+            operands={"dst": x.Ref(base="y", subs=(x.Point(at=integer(0)), x.Point(at=integer(1)))), "value": sym("n")},
+            attrs={"vector": 1},
+        ),
+    ]
+    return kernel("form", tuple(body), tensors=(tensor("y", "i32", 4, 4, out=True),), target=target, tiles={})
+
 
 for _function, _group in (("argmax", 1), ("argmax", 2), ("argmax", 4), ("argmin", 8)):
 

@@ -32,7 +32,7 @@ CASES = [
     Case("no tiles", "T018", "kernel k(out y: f32[M]) for sm_90a:  # here\n    role r: warps 1\n    do r:\n        pass\n", ("`k`", "tiles")),
     Case("no role", "T018", "kernel k(out y: f32[M]) for sm_90a:  # here\n    tiles once:\n        m in M\n", ("`k`", "role")),
     Case("schedule", "T022", ring(tiles="tiles often:  # here\n    m in cdiv(M, 64)"), ("`often`", "persistent")),
-    Case("dynamic", "T099", ring(tiles="tiles dynamic(load):  # here\n    m in cdiv(M, 64)"), ("`tiles dynamic`",)),
+    Case("clc", "T099", ring(tiles="tiles clc(load):  # here\n    m in cdiv(M, 64)"), ("`tiles clc`",)),
     Case("no axis", "T022", ring("pass", "pass", tiles="tiles once:  # here\n    m0 = K"), ("axis",)),
     Case("axis twice", "T002", ring(tiles="tiles once:\n    m in cdiv(M, 64)\n    m in 2  # here"), ("`m`",)),
     Case("axis attribute", "T015", ring(tiles="tiles once:\n    m in cdiv(M, 64) tiled(2)  # here"), ("`tiled`", "grouped")),

@@ -87,3 +87,11 @@ __device__ __forceinline__ void wait_until(const int *flag, int value)
         asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
     while (seen != value);
 }
+
+// A number from a counter that wraps to zero after `last` (PTX ISA 9.7.13.5).
+__device__ __forceinline__ int draw(int *counter, int last)
+{
+    int old;
+    asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(old) : "l"(counter), "r"(last) : "memory");
+    return old;
+}

@@ -226,6 +226,14 @@ def _atomic(role: RoleContext, node: x.Op) -> None:
 # ---- flags between CTAs ---------------------------------------------------------------------------------------------
 
 
+@op("draw")
+def _draw(role: RoleContext, node: x.Op) -> None:
+    last, dst = node.expr("last"), node.sym("dst")
+    assert last is not None
+    counter = GlobalAddress(role, node.ref("counter")).at(None)
+    role.assign_scalar(dst.name, dst.dtype, f"draw({counter}, {role.expr(last)})")
+
+
 @op("signal")
 def _signal(role: RoleContext, node: x.Op) -> None:
     value = node.expr("value")

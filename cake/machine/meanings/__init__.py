@@ -6,7 +6,7 @@ from cake.machine.meanings.base import Meaning, Unit
 from cake.machine.meanings.bulk import CpAsync, TmaLoad, TmaPrefetch, TmaReduce, TmaStore
 from cake.machine.meanings.compute import ArgReduce, Assign, Reduce, Track
 from cake.machine.meanings.matrix import LdMatrix, Mma, StMatrix, Wgmma
-from cake.machine.meanings.moves import Atomic, Load, LoadScalar, Signal, Store, WaitUntil
+from cake.machine.meanings.moves import Atomic, Draw, Load, LoadScalar, Signal, Store, WaitUntil
 
 MEANINGS: dict[str, type[Meaning]] = {
     "assign": Assign,
@@ -17,6 +17,7 @@ MEANINGS: dict[str, type[Meaning]] = {
     "load_scalar": LoadScalar,
     "store": Store,
     "atomic": Atomic,
+    "draw": Draw,
     "signal": Signal,
     "wait_until": WaitUntil,
     "ldmatrix": LdMatrix,

@@ -301,6 +301,33 @@ class Atomic(Store):
         tile.cta.shared.write(tile.name, tile.instance, tile.slot, whole, copy)
 
 
+class Draw(Move):
+    """Take a number from a counter that wraps (relaxed, gpu scope)."""
+
+    memory = "counter"
+
+    def __init__(self, op: x.Op, unit: Unit) -> None:
+        super().__init__(op, unit)
+        self.dst = op.sym("dst")
+        last = self.tile("last", None)
+        assert last is not None
+        self.last: TileFunction = last
+        self.reference.require_writable(unit.kernel)
+
+    def first(self, inst: Instance, step: Step) -> None:
+        at = self.resolve(inst, None)
+        assert self.elements is not None and isinstance(at, Elements)
+        step.result = at
+        memory = inst.machine.memory[self.reference.ref.base]
+        place = tuple(int(np.asarray(i).reshape(-1)[0]) for i in at.index)
+        old = int(memory[place])
+        memory[place] = 0 if old >= int(self.last(inst)) else old + 1
+        inst.env[self.dst.name] = plain(np.asarray(old), self.dst.dtype)
+
+    def effects(self, inst: Instance, step: Step, warp: int) -> tuple[ev.Effect, ...]:
+        return (ev.Effect("counter", "rw", self.region(inst, step.result, None, warp, False), "generic"),)
+
+
 class Signal(Move):
     """Publish a global word (release, gpu scope)."""
 
