@@ -11,6 +11,7 @@ from tests.litmus.build import R32, Smem, elements
 from tests.litmus.catalogue import kernel
 from tests.litmus.test_litmus import arguments
 from tests.machine.edit import edit
+from tests.mutation.rings import turns
 
 
 def mixed(ids: tuple[int, int]) -> x.Kernel:
@@ -51,5 +52,20 @@ def test_elected_lane_does_not_wait_for_a_warpgroup() -> None:
     siblings' registers are still in flight; the order reading took the barrier for enough."""
     k = kernel("12_release_after_the_wgmma_wait")
     for kind in (x.GroupWait, x.Commit):
-        one = edit(k, lambda n, kind=kind: n.model_copy(update={"executor": "warp"}) if isinstance(n, kind) else n, "math")
+        one = edit(
+            k, lambda n, kind=kind: n.model_copy(update={"executor": "warp"}) if isinstance(n, kind) else n, "math"
+        )
         assert "C601" in [d.code for d in check(one, arguments(one), ctas=1)]
+
+
+def test_slot_under_another_buffer() -> None:
+    """Found by mutation: turns order every access, so a scratch that lies on a ring's slot is no race; but what the next instance
+    reads there is not its fill (D10). The order reading compared fills with fills only."""
+    k = turns(1, 3)
+    scratch = next(buffer for buffer in k.buffers if buffer.name == "s")
+    moved = tuple(c.model_copy(update={"offset": scratch.offset}) if c.name == "a" else c for c in k.buffers)
+    values = {**arguments(k), "tiles": 1, "slabs": 1}
+    assert check(k, values, ctas=1) == [] and search(k, values).verdict == "clean"
+    k = k.model_copy(update={"buffers": moved})
+    assert "D208" in [d.code for d in check(k, values, ctas=1)]
+    assert search(k, values).kind == attack(k, values, 8).kind == "stale"

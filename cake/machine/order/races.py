@@ -82,13 +82,13 @@ class Races:
                 cell.read(access)
 
     def _fresh(self, writes: list[Access], access: Access) -> None:
-        """D10: a read of a ring's slot sees the fill of its position."""
+        """D10: a read of a ring's slot sees the fill of its position, not another one's nor another buffer's bytes."""
         region = access.effect.region
         if not isinstance(region, ev.SharedRegion) or region.position is None:
             return
         for write in writes:
             wrote = write.effect.region
-            if isinstance(wrote, ev.SharedRegion) and wrote.position is not None and wrote.position != region.position:
+            if isinstance(wrote, ev.SharedRegion) and (wrote.position, wrote.buffer) != (region.position, region.buffer):
                 key = (_path(write), _path(access))
                 if key not in self.misdirected:
                     self.misdirected.add(key)
@@ -223,10 +223,8 @@ class Races:
     def _stale(self, write: Access, read: Access) -> Diagnostic:
         wrote, meant = write.effect.region, read.effect.region
         assert isinstance(wrote, ev.SharedRegion) and isinstance(meant, ev.SharedRegion)
-        message = (
-            f"{of(read.op or read.agent)} reads fill {meant.position} of `{meant.buffer}`, but the slot holds fill "
-            f"{wrote.position}"
-        )
+        holds = f"fill {wrote.position}" if wrote.buffer == meant.buffer else f"what was written to `{wrote.buffer}`"
+        message = f"{of(read.op or read.agent)} reads fill {meant.position} of `{meant.buffer}`, but the slot holds {holds}"
         witness = (f"{_does(write)}{steps(write.site)}", f"{_does(read)}{steps(read.site)}")
         return finding(
             "D208", message, read.site, witness=witness, help="use the handle of the wait that guards the read"

@@ -52,12 +52,15 @@ def _act(run: Run, t: Thread, step: Step) -> bool:
         case "fence":
             if step.what.startswith("async"):
                 run.fence(t, shared=step.what == "async_shared")
+            elif step.what == "mbarrier_init":
+                run.publish(t)
         case "init":
             for slot in step.barriers:
                 if slot in run.bars:
                     raise Seen("lifetime", f"{step.text()} is initialised twice")
                 count = run.launch.counts[slot[1]][0]
-                run.bars[slot] = Mbarrier(count, 0, pending=count)
+                run.bars[slot] = Mbarrier(count, t, run.memory.reader(), pending=count)
+                t.view.reads |= 1 << run.bars[slot].made
         case "setmaxnreg":
             return _registers(run, t, step)
         case "signal" | "wait_until":
@@ -74,6 +77,7 @@ def _name(t: Thread, step: Step) -> str:
 
 def _wait(run: Run, t: Thread, step: Step) -> bool:
     bar = run.bar(step.barriers[0], step)
+    bar.require(t, step.barriers[0][0], _name(t, step))
     if not bar.passed(step.phase):
         return False
     if step.meant is not None and bar.phase - 1 != step.meant:
@@ -89,6 +93,7 @@ def _arrive(run: Run, t: Thread, step: Step) -> None:
         if not run.living[slot[0]]:
             raise Seen("leak", f"{_name(t, step)} arrives at a CTA that has ended")
         bar = run.bar(slot, step)
+        bar.require(t, slot[0], _name(t, step))
         if step.form != "expect":
             relaxed = step.sem == "relaxed" or (slot[0] != t.agent.cta and step.scope == "cta")
             view = t.view.permission(t.mine) if relaxed else t.view

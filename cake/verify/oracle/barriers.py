@@ -19,12 +19,21 @@ class Mbarrier:
     """One mbarrier. ``letter``: what the phase in progress will tell, by who may understand it."""
 
     count: int
-    atoms: int
+    owner: Thread
+    made: int
+    fenced: int | None = None
     phase: int = 0
     pending: int = 0
     tx: int = 0
     letter: dict[tuple[int, str, str], View] = field(default_factory=dict)
     latest: dict[tuple[int, str, str], View] = field(default_factory=dict)
+
+    def require(self, t: Thread, cta: int, text: str) -> None:
+        """The initialisation must be known; to other CTAs, with a ``fence.mbarrier_init`` after it (PTX ISA 9.7.13.5)."""
+        if not t.view.reads >> self.made & 1:
+            raise Seen("lifetime", f"{text} may come before the barrier's initialisation")
+        if t.agent.cta != cta and (self.fenced is None or not t.view.reads >> self.fenced & 1):
+            raise Seen("lifetime", f"{text}: the initialisation is not published to other CTAs")
 
     def tell(self, key: tuple[int, str, str], view: View) -> None:
         """Add to the letter: sender's CTA, semantics, scope."""

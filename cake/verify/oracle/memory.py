@@ -59,7 +59,7 @@ class Memory:
     def _found(self, atom: Atom, tag: Tag | None, text: str) -> None:
         if atom.version == 0 and atom.shared:
             raise Seen("uninitialised", f"{text} reads what nothing has written")
-        if tag is not None and atom.tag is not None and tag != atom.tag:
+        if tag is not None and tag != atom.tag:
             raise Seen("stale", f"{text} means {tag} and finds {atom.tag}")
 
     def _visible(self, atom: Atom, at: int, view: View, text: str) -> None:

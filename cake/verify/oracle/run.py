@@ -190,6 +190,14 @@ class Run:
             raise Seen("lifetime", f"{step.text()} uses a barrier before its initialisation")
         return found
 
+    def publish(self, t: Thread) -> None:
+        """fence.mbarrier_init: what this thread has initialised may be used by other CTAs, once that is known."""
+        number = self.memory.reader()
+        t.view.reads |= 1 << number
+        for bar in self.bars.values():
+            if bar.owner is t and bar.fenced is None:
+                bar.fenced = number
+
     def wrote(self, t: Thread, atoms: list[int], versions: list[int]) -> None:
         """A thread sees its own writes; the async proxy not until a fence."""
         for at, version in zip(atoms, versions, strict=True):

@@ -11,7 +11,7 @@ from cake.ir import expanded as x
 from cake.ir.dtypes import DTYPES
 from cake.ir.layout import TileType
 from cake.verify.search.steps import Fault, Pick, Step, Tag, Touch, Undecided
-from cake.verify.search.tiles import WARP, first_holder, replicated, value
+from cake.verify.search.tiles import WARP, first_holder, replicated, several_lanes, value
 
 if TYPE_CHECKING:
     from cake.verify.search.lower import Walk
@@ -176,11 +176,12 @@ def _box(walk: Walk, step: Step, node: x.Op, ref: x.Ref, cta: int) -> Pick:
     if mask is not None and kept:
         mask = np.broadcast_to(mask, kept[::-1] if ref.transposed else kept)
         mask = (mask.swapaxes(-1, -2) if ref.transposed else mask).reshape(sizes)
+    shared_lanes = domain is not None and several_lanes(domain) and node.op in ("load", "ldmatrix")
     instance = walk.instance.index
     grid = tuple(np.arange(a, a + n) for a, n in zip(starts, sizes, strict=True))
 
     def make(warps: tuple[int, ...], half: str) -> Array:
-        chosen = _chosen(threads, warps, half, everyone, sizes)
+        chosen = _chosen(threads, warps, "LR" if shared_lanes else half, everyone)
         if mask is not None:
             chosen = mask if chosen is None else chosen & mask
         if shared:
@@ -214,12 +215,11 @@ def _elements(walk: Walk, step: Step, node: x.Op, ref: x.Ref, cta: int) -> Pick:
     shared = launch.kernel.tensor(ref.base) is None
     index: list[Array] = []
     extents = launch.kernel.buffer(ref.base).shape if shared else launch.shapes[ref.base]
-    for sub, extent in zip(ref.subs, extents, strict=True):
+    for sub in ref.subs:
         at = value(sub.at if isinstance(sub, x.Point) else sub.index, walk.env, tile, warps_all)  # type: ignore[union-attr]
         if at is None:
             raise Undecided(f"U901: the elements of {ref.base} depend on data")
         index.append(at)
-        _ = extent
     where = node.expr("where")
     mask = None if where is None else value(where, walk.env, tile, warps_all)
     shape = tile.shape if tile is not None else ()
@@ -234,11 +234,12 @@ def _elements(walk: Walk, step: Step, node: x.Op, ref: x.Ref, cta: int) -> Pick:
         threads = np.broadcast_to(first_holder(tile, warps_all), shape)
     reads = node.op == "load"
     everyone = threads is None or (reads and tile is not None and replicated(tile))
+    shared_lanes = reads and tile is not None and several_lanes(tile)
     slot = _slot(walk, ref) if shared else 0
     instance = walk.instance.index
 
     def make(warps: tuple[int, ...], half: str) -> Array:
-        chosen = _chosen(threads, warps, half, everyone, shape)
+        chosen = _chosen(threads, warps, "LR" if shared_lanes else half, everyone)
         chosen = inside if chosen is None else chosen & inside
         picked = tuple(a[chosen] for a in flat)
         if not shared:
@@ -251,9 +252,7 @@ def _elements(walk: Walk, step: Step, node: x.Op, ref: x.Ref, cta: int) -> Pick:
     return _picker(walk, key, make)
 
 
-def _chosen(
-    threads: Array | None, warps: tuple[int, ...], half: str, everyone: bool, shape: tuple[int, ...]
-) -> Array | None:
+def _chosen(threads: Array | None, warps: tuple[int, ...], half: str, everyone: bool) -> Array | None:
     if threads is None or everyone:
         return None
     mine = np.isin(threads // WARP, warps)

@@ -1,7 +1,8 @@
 """Registers of operations in flight: a property of one thread's program, whatever the schedule.
 
-wgmma reads and writes registers until its group is waited for (PTX ISA 9.7.15.6.2: accessing them before is undefined), and
-registers that were written need ``wgmma.fence`` before a wgmma takes them (9.7.15.6.1).
+wgmma reads and writes registers until its group is waited for (PTX ISA 9.7.15.6.2: accessing them before is undefined).
+``wgmma.fence`` is due before the first wgmma, and between an access to registers and a wgmma that takes them (9.7.15.6.1). These
+instructions are .sync.aligned: one lane must not execute them alone.
 """
 
 from __future__ import annotations
@@ -18,11 +19,8 @@ WRITTEN = {"dst", "index", "d"}
 def _registers(node: x.Op) -> Iterator[tuple[Reg, bool]]:
     """Register tiles that an operation names, and whether it writes them."""
     for name, value in node.operands.items():
-        parts: list[Expr] = []
-        if isinstance(value, x.Ref):
-            parts = [s.index for s in value.subs if isinstance(s, x.Elem)]
-        else:
-            parts = [value]
+        inside = isinstance(value, x.Ref)
+        parts: list[Expr] = [s.index for s in value.subs if isinstance(s, x.Elem)] if inside else [value]
         for part in parts:
             for e in walk(part):
                 if isinstance(e, Reg):
@@ -43,8 +41,11 @@ def misuse(agent: Agent) -> str:
     open_ops: list[list[tuple[Reg, bool]]] = []
     groups: list[list[list[tuple[Reg, bool]]]] = []
     dirty: list[Reg] = []
+    fenced = False
     for step in agent.program:
         node = step.node
+        if _aligned(node) and (step.executor != "lanes" or step.alone):
+            return f"{step.text()} is executed by one lane of its warp"
         if isinstance(node, x.Op):
             mine = list(_registers(node))
             text = _clash(step, mine, [r for g in (*groups, open_ops) for op in g for r in op], node.op == "wgmma")
@@ -52,13 +53,13 @@ def misuse(agent: Agent) -> str:
                 return text
             if node.op == "wgmma":
                 for reg, _ in mine:
-                    if any(_overlap(reg, d) for d in dirty):
-                        return f"{step.text()}: no wgmma fence after {reg.name} was written"
+                    if not fenced or any(_overlap(reg, d) for d in dirty):
+                        return f"{step.text()}: no wgmma fence since {reg.name} was accessed"
                 open_ops.append(mine)
             else:
-                dirty += [reg for reg, writes in mine if writes and not any(reg == d for d in dirty)]
+                dirty += [reg for reg, _ in mine if reg not in dirty]
         elif isinstance(node, x.Fence) and node.what == "wgmma":
-            dirty = []
+            dirty, fenced = [], True
         elif isinstance(node, x.Commit) and node.queue == "wgmma":
             groups.append(open_ops)
             open_ops = []
@@ -66,6 +67,12 @@ def misuse(agent: Agent) -> str:
             for group in groups[: max(0, len(groups) - node.keep)]:
                 group.clear()
     return ""
+
+
+def _aligned(node: x.Node) -> bool:
+    if isinstance(node, x.Commit | x.GroupWait):
+        return node.queue == "wgmma"
+    return isinstance(node, x.Fence) and node.what == "wgmma"
 
 
 def _clash(step: Step, mine: list[tuple[Reg, bool]], flying: list[tuple[Reg, bool]], wgmma: bool) -> str:

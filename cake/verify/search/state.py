@@ -212,7 +212,7 @@ class Semantics:
                 raise Bad(
                     "uninitialised", f"{self.model.agents[agent].name} {step.text()} reads what nothing has written"
                 )
-            if have != want and have != 1 and tag is not None:
+            if have != want and tag is not None:
                 held = next(t for t, n in self.tags.items() if n == have)
                 raise Bad("stale", f"{self.model.agents[agent].name} {step.text()} means {tag} and finds {held}")
 

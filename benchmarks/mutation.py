@@ -1,0 +1,148 @@
+"""The mutation suite in full: confusion matrix by class, as JSON and as the table of docs/verifier.md.
+
+``python -m benchmarks.mutation [--minutes N] [--workers N] [--only NAME] [--every N]`` judges as many mutants as fit, in an order
+that takes from every parent and class alike; what did not fit is counted. No GPU is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from tests.mutation.classes import CLASSES, LEFT_OUT, mutants
+from tests.mutation.judge import MANY, STATES
+from tests.mutation.matrix import COLUMNS, Matrix, Result, judge
+from tests.mutation.parents import Parent, parents
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "mutation.json"
+PAGE = ROOT / "docs" / "verifier.md"
+BEGIN, END = "<!-- mutation: begin -->", "<!-- mutation: end -->"
+PATIENCE = 60
+
+
+class Slow(Exception):
+    """One mutant takes too long."""
+
+
+def _alarm(*_: Any) -> None:
+    raise Slow
+
+
+def work(task: tuple[str, int, float, int]) -> tuple[str, list[Result], int]:
+    """One parent's mutants in a fixed random order, until the deadline."""
+    name, seed, seconds, every = task
+    deadline = time.time() + seconds
+    parent = next(p for p in parents() if p.name == name)
+    found = list(mutants(parent.kernel))
+    random.Random(seed).shuffle(found)
+    found = found[::every]
+    signal.signal(signal.SIGALRM, _alarm)
+    results: list[Result] = []
+    # one generator, so that skeletons are compared over all of the parent's mutants
+    stream = judge(parent, found)
+    while time.time() < deadline:
+        signal.alarm(PATIENCE)
+        try:
+            results.append(next(stream))
+        except StopIteration:
+            signal.alarm(0)
+            break
+        except Slow:
+            done = len(results) + 1
+            stream = judge(parent, found[done:])
+        finally:
+            signal.alarm(0)
+    return name, results, len(found)
+
+
+def shares(chosen: list[Parent], minutes: float, workers: int) -> dict[str, float]:
+    """Seconds for each parent: synthetic ones are cheap, each kernel of the corpus gets a fixed share."""
+    whole = 60 * minutes * workers
+    heavy = [p for p in chosen if p.family == "corpus"]
+    each = 0.35 * whole / max(1, len(heavy))
+    light = whole - each * len(heavy)
+    rest = [p for p in chosen if p.family != "corpus"]
+    return {p.name: each if p in heavy else 3 * light / max(1, len(rest)) for p in chosen}
+
+
+def record(matrix: Matrix, possible: dict[str, int], seconds: float, seed: int) -> dict[str, Any]:
+    """What is written to the results file."""
+    return {
+        "mutants": sum(possible.values()),
+        "judged": sum(sum(c.values()) for c in matrix.counts.values()),
+        "distinct": sum(matrix.total(c) for c in COLUMNS),
+        "seconds": round(seconds),
+        "seed": seed,
+        "oracle_seeds": MANY,
+        "search_states": STATES,
+        "totals": {c: matrix.total(c) for c in (*COLUMNS, "equivalent", "repeated")},
+        "classes": {str(n): {"title": CLASSES[n], **matrix.counts[n]} for n in sorted(matrix.counts)},
+        "left_out": {str(n): why for n, why in LEFT_OUT.items()},
+        "parents": {n: {"possible": possible[n], **c} for n, c in sorted(matrix.parents.items())},
+        "bad_executions": dict(matrix.kinds.most_common()),
+        "notes": sorted(matrix.notes, key=lambda n: (n["cell"], n["class"], n["parent"], n["what"])),
+    }
+
+
+def page(matrix: Matrix, summary: dict[str, Any]) -> None:
+    """Put the table into the page."""
+    text = PAGE.read_text()
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    intro = (
+        f"{summary['judged']:,} of {summary['mutants']:,} mutants of {len(summary['parents'])} parents judged in "
+        f"{summary['seconds']} s; {summary['distinct']:,} distinct event skeletons."
+    )
+    PAGE.write_text(f"{before}{BEGIN}\n{intro}\n\n{matrix.table()}\n{END}{after}")
+
+
+def main() -> None:
+    """The command line."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--minutes", type=float, default=20)
+    arguments.add_argument("--workers", type=int, default=2)
+    arguments.add_argument("--only", default="")
+    arguments.add_argument("--every", type=int, default=1)
+    arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--out", type=Path, default=RESULTS)
+    arguments.add_argument("--page", action="store_true", help="write the table of docs/verifier.md")
+    options = arguments.parse_args()
+    os.nice(10)
+    began = time.time()
+    chosen = [p for p in parents() if options.only in p.name]
+    seconds = shares(chosen, options.minutes, options.workers)
+    matrix, possible = Matrix(), Counter[str]()
+    queue = sorted(chosen, key=lambda p: -seconds[p.name])
+    with get_context("fork").Pool(options.workers, maxtasksperchild=1) as pool:
+        waiting = [
+            (p, pool.apply_async(work, ((p.name, options.seed, seconds[p.name], options.every),))) for p in queue
+        ]
+        for parent, handle in waiting:
+            name, results, count = handle.get()
+            possible[name] = count
+            for r in results:
+                matrix.add(r)
+            bad = {
+                c: n
+                for c, n in matrix.parents.get(parent.name, Counter()).items()
+                if c not in ("broken rejected", "harmless accepted")
+            }
+            print(f"{name}: {len(results)} of {count}, {dict(bad)}, {time.time() - began:.0f} s", flush=True)
+    summary = record(matrix, dict(possible), time.time() - began, options.seed)
+    options.out.write_text(json.dumps(summary, indent=1) + "\n")
+    if options.page:
+        page(matrix, summary)
+    print(json.dumps(summary["totals"]))
+
+
+if __name__ == "__main__":
+    main()

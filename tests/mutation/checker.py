@@ -1,0 +1,311 @@
+"""Mutants of the checker itself: effects dropped or changed, rules disabled (docs/verification.md 2.4).
+
+An effect is what the machine tells the order reading about an access of an operation. Each is dropped, moved to the other proxy,
+or its time changed, in the stream; each code is silenced; and a list of the engine's own decisions is negated. A mutant is *killed*
+by the first program whose verdict changes: a litmus program (frozen codes, both profiles), a kernel of the corpus, or one of the
+mutants whose truth the two engines know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cake.ir import expanded as x
+from cake.ir import ops
+from cake.machine import events as ev
+from cake.machine.order import check, conflicts, phases, protocol, races, reader, shadow
+from cake.machine.order import clocks as clock_module
+from cake.machine.order import leaving as leaving_module
+from cake.machine.order import registers as register_module
+from tests.litmus.catalogue import kernel as litmus
+from tests.litmus.catalogue import verdicts
+from tests.mutation.classes import mutants
+from tests.mutation.judge import truth as truth_of
+from tests.mutation.judge import unrolled
+from tests.mutation.parents import Parent, corpus, synthetic, zeros
+
+Change = Callable[[str, ev.Effect], ev.Effect | None]
+Patch = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program with the codes that it must give. ``exact``: these codes; else: none, or some."""
+
+    name: str
+    kernel: x.Kernel
+    launches: tuple[dict[str, Any], ...]
+    ctas: int
+    profile: str
+    expected: tuple[str, ...]
+    exact: bool
+
+    def holds(self) -> bool:
+        """The checker says what it must."""
+        codes: set[str] = set()
+        try:
+            for values in self.launches:
+                found = check(self.kernel, values, ctas=self.ctas, profile=self.profile)  # type: ignore[arg-type]
+                codes |= {d.code for d in found}
+        except Exception:
+            return False
+        return codes == set(self.expected) if self.exact else bool(codes) == bool(self.expected)
+
+
+def cases(each: int = 4) -> list[Case]:
+    """Litmus programs, small kernels of the corpus, and broken mutants (``each`` of a class and parent)."""
+    found: list[Case] = []
+    for name, row in verdicts().items():
+        k = litmus(name)
+        for size, codes in row.expected():
+            found.append(Case(name, k, ({**zeros(k), **size},), row.ctas, "conservative", tuple(codes), True))
+            loose = codes if row.practice is None else row.practice
+            found.append(Case(f"{name} practice", k, ({**zeros(k), **size},), row.ctas, "practice", tuple(loose), True))
+    for p in corpus():
+        if p.name in ("gemm_64x2", "rmsnorm", "softmax_long", "attention_80"):
+            found.append(Case(p.name, p.kernel, p.launches[:1], 1, "conservative", (), False))
+    for p in synthetic():
+        found.append(Case(p.name, p.kernel, p.launches, p.ctas, "conservative", (), False))
+        if p.name in SAMPLED:
+            found += _broken(p, each)
+    return found
+
+
+SAMPLED = (
+    "tma_load_s2_l1_w1x1",
+    "tma_wgmma_s3_l1_w4x1",
+    "mixed_load_s2_l0_w2x1",
+    "turns_s2_x2",
+    "stores_s3_w2",
+    "copies_k1",
+)
+
+
+def _broken(p: Parent, each: int) -> Iterator[Case]:
+    taken: dict[int, int] = {}
+    for m in mutants(p.kernel):
+        if taken.get(m.number, 0) >= each:
+            continue
+        launches, said = unrolled(p, m.kernel)
+        real = said if said is not None else truth_of(p, m.kernel, launches, 3000)
+        if real.kind != "broken":
+            continue
+        try:
+            heard = any(check(m.kernel, v, ctas=p.ctas) for v in p.launches)
+        except Exception:
+            continue
+        if heard:
+            taken[m.number] = taken.get(m.number, 0) + 1
+            yield Case(f"{p.name} / {m.number} {m.what}", m.kernel, p.launches, p.ctas, "conservative", ("any",), False)
+
+
+# ---- effects --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def effects(change: Change) -> Iterator[None]:
+    """The order reading hears ``change(op, effect)`` instead of each effect (None: nothing)."""
+    original = reader.Order.event
+
+    def event(self: reader.Order, e: ev.Event) -> None:
+        if isinstance(e, ev.Access):
+            name = e.site.node.op if e.site is not None and isinstance(e.site.node, x.Op) else ""
+            new = change(name, e.effect)
+            if new is None:
+                return
+            if new is not e.effect:
+                e = replace(e, effect=new)
+        elif isinstance(e, ev.Issue):
+            kept = [n for n in (change(e.op.op, f) for f in e.effects) if n is not None]
+            if len(kept) != len(e.effects) or any(a is not b for a, b in zip(kept, e.effects, strict=True)):
+                e = replace(e, effects=tuple(kept))
+        original(self, e)
+
+    reader.Order.event = event  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        reader.Order.event = original  # type: ignore[method-assign]
+
+
+def effect_mutants() -> Iterator[tuple[str, Patch]]:
+    """Every effect of every row: dropped; the other proxy; a read for a write."""
+    for row in ops.OPS.values():
+        for e in row.effects:
+            place = f"{row.name}.{e.operand} {e.mode} {e.proxy}"
+
+            def meant(op: str, f: ev.Effect, row: ops.OpRow = row, e: ops.Effect = e) -> bool:
+                return op == row.name and f.operand == e.operand and (f.mode[0] == e.mode[0] or f.mode == e.mode)
+
+            yield f"effect {place}: dropped", lambda m=meant: effects(lambda op, f: None if m(op, f) else f)
+            if e.proxy != "register":
+                yield (
+                    f"effect {place}: other proxy",
+                    lambda m=meant: effects(
+                        lambda op, f: replace(f, proxy="generic" if f.proxy == "async" else "async") if m(op, f) else f
+                    ),
+                )
+            if e.mode != "r":
+                yield (
+                    f"effect {place}: a read",
+                    lambda m=meant: effects(lambda op, f: replace(f, mode="r") if m(op, f) else f),
+                )
+
+
+# ---- rules ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """``owner.name`` is something else for a while."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+@contextmanager
+def silent(code: str) -> Iterator[None]:
+    """Findings of one code are not made."""
+    from cake.machine.order import check as module_function
+    from cake.machine.run import run
+
+    _ = module_function, run
+    original = reader.Order.finish
+
+    def finish(self: reader.Order, *, complete: bool) -> None:
+        original(self, complete=complete)
+        self.findings = [d for d in self.findings if d.code != code]
+
+    with patched(reader.Order, "finish", finish):
+        yield
+
+
+CODES = [
+    "D201",
+    "D202",
+    "D203",
+    "D204",
+    "D205",
+    "D206",
+    "D207",
+    "D208",
+    "D209",
+    "D213",
+    "D214",
+    "F301",
+    "F302",
+    "F303",
+    "F304",
+    "F305",
+    "F306",
+    "F308",
+    "F310",
+    "M401",
+    "M404",
+    "P102",
+    "P103",
+    "P104",
+    "P105",
+    "P106",
+    "P107",
+    "P113",
+    "P114",
+    "P117",
+    "P120",
+]
+"""Codes that the order reading makes. (P101, P115, P116, W702 and the like are faults of the execution itself.)"""
+
+
+def _no_row(row: int) -> Patch:
+    def join(self: Any, other: Any) -> None:
+        kept = self.rows[row].copy()
+        ORIGINAL_JOIN(self, other)
+        self.rows[row] = kept
+
+    return lambda: patched(clock_module.Clock, "join", join)
+
+
+def _no_bit(bit: int) -> Patch:
+    def join(self: Any, other: Any) -> None:
+        kept = self.bits[bit]
+        ORIGINAL_JOIN(self, other)
+        self.bits[bit] = kept
+
+    return lambda: patched(clock_module.Clock, "join", join)
+
+
+ORIGINAL_JOIN = clock_module.Clock.join
+ORIGINAL_PROBLEM = conflicts.problem
+
+
+def _blind(found: str) -> Patch:
+    def problem(*args: Any) -> Any:
+        said = ORIGINAL_PROBLEM(*args)
+        return None if said == found else said
+
+    return lambda: patched(races, "problem", problem)
+
+
+def rule_mutants() -> Iterator[tuple[str, Patch]]:
+    """Each code silenced, each kind of problem unseen, each decision of the engine negated."""
+    for code in CODES:
+        yield f"code {code} silenced", lambda c=code: silent(c)
+    for found in ("unordered", "semantics", "scope", "fence", "misplaced", "refill", "flight", "landing", "proxies"):
+        yield f"problem {found} unseen", _blind(found)
+    for row in range(clock_module.ROWS):
+        yield f"clock row {row} does not travel", _no_row(row)
+    for bit in range(clock_module.BITS):
+        yield f"clock set {bit} does not travel", _no_bit(bit)
+    log = phases.PhaseLog
+    yield "D1: all contributions are separated", lambda: patched(log, "add", _always_separated)
+    yield "D3: no announcement is late", lambda: patched(log, "late_announcements", lambda self, s: [])
+    yield "D4: nobody is lapped", lambda: patched(log, "lapped", lambda self, i, p: [])
+    yield "a phase is always known", lambda: patched(log, "knows", lambda self, c, p: True)
+    yield "a phase is never known", lambda: patched(log, "knows", lambda self, c, p: False)
+    yield "initialisation is always known", lambda: patched(log, "initialised", lambda self, r: True)
+    yield "the init fence is always known", lambda: patched(log, "fence_known", lambda self, r: True)
+    yield "letters are not delivered", lambda: patched(phases.Letter, "deliver", lambda self, *a: None)
+    yield "copies tell nothing", lambda: patched(phases.Letter, "landed", lambda self, m: None)
+    yield "D1 for ids: no suspects", lambda: patched(protocol.Protocol, "_mixed", lambda self, *a: None)
+    yield "nothing is compared", lambda: patched(races, "compared", lambda a, b: False)
+    yield "sisters are never named", lambda: patched(races.Races, "_sister", lambda self, e, c: False)
+    yield "siblings are never named", lambda: patched(races.Races, "_siblings", lambda self, p: False)
+    yield "D10: every read is fresh", lambda: patched(races.Races, "_fresh", lambda self, w, a: None)
+    yield "reads are forgotten", lambda: patched(shadow.Cell, "read", lambda self, a: None)
+    yield "writes are forgotten", lambda: patched(shadow.Cell, "write", lambda self, a: None)
+    yield "D9: exits know everything", lambda: patched(leaving_module.Leaving, "finish", lambda self: [])
+    yield "D9: nothing touches", lambda: patched(leaving_module.Leaving, "issue", lambda self, e, b: None)
+    yield (
+        "D9: nothing is remote",
+        lambda: patched(leaving_module.Leaving, "reach", lambda self, *a: self.remote.append(a[:3])),
+    )
+    yield "registers: no access", lambda: patched(register_module.Registers, "access", lambda self, *a: None)
+    yield "registers: no issue", lambda: patched(register_module.Registers, "issue", lambda self, *a: None)
+    yield "registers: no fence", lambda: patched(register_module.Registers, "fence", lambda self, *a: None)
+    yield "registers: never waited", lambda: patched(register_module.Registers, "waited", lambda self, *a: None)
+    yield "fences do nothing", lambda: patched(reader.Order, "_fence", lambda self, e: None)
+    yield "joins do nothing", lambda: patched(reader.Order, "_join", lambda self, e: None)
+    yield "group waits do nothing", lambda: patched(reader.Order, "_gwait", lambda self, e: None)
+    yield "flags are not seen", lambda: patched(reader.Order, "_observe", lambda self, r, c: None)
+
+
+def _always_separated(self: phases.PhaseLog, source: Any, clock: Any) -> bool:
+    self.sources.append(source)
+    if source.event.intended is not None and source.event.weight:
+        self.intended.setdefault(source.event.intended, []).append(source.event)
+    return True
+
+
+def killer(patch: Patch, programs: list[Case]) -> str:
+    """The first program whose verdict a checker mutant changes; empty if it survives."""
+    with patch():
+        for case in programs:
+            if not case.holds():
+                return case.name
+    return ""

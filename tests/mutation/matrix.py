@@ -1,0 +1,127 @@
+"""Mutants judged one by one, and the confusion matrix of what came out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.mutation.judge import Truth, Verdict, names, truth, unrolled, verdict
+from tests.mutation.parents import Parent
+from tests.mutation.site import CLASSES, Mutant
+
+CELLS = {
+    ("broken", "rejected"): "broken rejected",
+    ("broken", "policy"): "broken rejected",
+    ("broken", "unknown"): "broken unknown",
+    ("broken", "accepted"): "FALSE ACCEPT",
+    ("harmless", "accepted"): "harmless accepted",
+    ("harmless", "rejected"): "FALSE REJECT",
+    ("harmless", "policy"): "policy",
+    ("harmless", "unknown"): "harmless unknown",
+    ("policy", "policy"): "policy",
+    ("policy", "rejected"): "policy",
+    ("policy", "unknown"): "policy",
+    ("policy", "accepted"): "policy accepted",
+    ("undecided", "accepted"): "undecided accepted",
+    ("undecided", "rejected"): "undecided rejected",
+    ("undecided", "policy"): "undecided rejected",
+    ("undecided", "unknown"): "undecided rejected",
+}
+"""Truth and verdict to a column."""
+
+COLUMNS = (
+    "broken rejected",
+    "broken unknown",
+    "FALSE ACCEPT",
+    "harmless accepted",
+    "harmless unknown",
+    "FALSE REJECT",
+    "policy",
+    "policy accepted",
+    "undecided accepted",
+    "undecided rejected",
+    "crash",
+)
+
+NOTED = {
+    "FALSE ACCEPT",
+    "FALSE REJECT",
+    "harmless unknown",
+    "policy accepted",
+    "undecided accepted",
+    "undecided rejected",
+    "crash",
+}
+
+
+@dataclass
+class Result:
+    """One mutant judged. ``cell``: its column, or ``equivalent`` / ``repeated``."""
+
+    parent: str
+    number: int
+    what: str
+    cell: str
+    truth: Truth
+    verdict: Verdict
+
+
+@dataclass
+class Matrix:
+    """Counts by class, and what has to be looked at."""
+
+    counts: dict[int, Counter[str]] = field(default_factory=dict)
+    parents: dict[str, Counter[str]] = field(default_factory=dict)
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def add(self, r: Result) -> None:
+        """One more."""
+        self.counts.setdefault(r.number, Counter())[r.cell] += 1
+        self.parents.setdefault(r.parent, Counter())[r.cell] += 1
+        if r.truth.kind == "broken":
+            self.kinds[r.truth.why] += 1
+        if r.cell in NOTED:
+            note = {"cell": r.cell, "parent": r.parent, "class": r.number, "what": r.what, "truth": r.truth.why}
+            note |= {"trace": list(r.truth.trace[-6:]), "codes": r.verdict.codes, "says": r.verdict.text}
+            self.notes.append(note)
+
+    def total(self, cell: str) -> int:
+        """Of all classes."""
+        return sum(c[cell] for c in self.counts.values())
+
+    def table(self) -> str:
+        """As Markdown."""
+        head = ("class", "distinct", *COLUMNS, "same as the parent", "repeated")
+        lines = ["| " + " | ".join(head) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
+        for number in sorted(self.counts):
+            c = self.counts[number]
+            cells = [str(c[name] or "") for name in (*COLUMNS, "equivalent", "repeated")]
+            distinct = sum(c[name] for name in COLUMNS)
+            lines.append(f"| {number} {CLASSES.get(number, '')} | {distinct} | " + " | ".join(cells) + " |")
+        whole = [str(self.total(name)) for name in (*COLUMNS, "equivalent", "repeated")]
+        distinct = sum(self.total(name) for name in COLUMNS)
+        lines.append(f"| **all** | **{distinct}** | " + " | ".join(f"**{v}**" for v in whole) + " |")
+        return "\n".join(lines)
+
+
+def judge(parent: Parent, mutants: Iterable[Mutant]) -> Iterator[Result]:
+    """Judge the mutants of one parent; equal skeletons once."""
+    known: set[str] = set()
+    base = names(unrolled(parent, parent.kernel)[0])
+    for m in mutants:
+        launches, said = unrolled(parent, m.kernel)
+        name = names(launches) if said is None else said.skeleton
+        if said is None and name == base:
+            yield Result(parent.name, m.number, m.what, "equivalent", Truth("equivalent"), Verdict(""))
+            continue
+        if name and name in known:
+            yield Result(parent.name, m.number, m.what, "repeated", Truth("repeated"), Verdict(""))
+            continue
+        known.add(name)
+        heard = verdict(parent, m.kernel)
+        real = said if said is not None else truth(parent, m.kernel, launches)
+        cell = "crash" if heard.kind == "crash" else CELLS[real.kind, heard.kind]
+        yield Result(parent.name, m.number, m.what, cell, real, heard)
