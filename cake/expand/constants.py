@@ -11,6 +11,7 @@ from cake.expand import expressions as ex
 from cake.expand.context import Abort, KernelContext
 from cake.expand.values import Poison, Scalar
 from cake.ir import surface as s
+from cake.ir.dtypes import DTypeName
 from cake.ir.expr import Const
 
 Value = bool | int | float
@@ -70,7 +71,7 @@ def _bind(ctx: KernelContext, const: s.Const, overrides: Mapping[str, Value]) ->
                 help="declared: " + ", ".join(map(str, choices)),
             )
         value = given
-    dtype = "bool" if isinstance(value, bool) else "i32" if isinstance(value, int) else "f32"
+    dtype: DTypeName = "bool" if isinstance(value, bool) else "i32" if isinstance(value, int) else "f32"
     ctx.constants[const.name] = value
     ctx.env[const.name] = Scalar(Const(value=value, dtype=dtype), literal=True)
     ctx.spans[const.name] = const.span

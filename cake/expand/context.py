@@ -12,6 +12,7 @@ from cake.expand.values import Handle, Storage, Value
 from cake.facts import Facts
 from cake.ir import expanded as x
 from cake.ir import surface as s
+from cake.ir.dtypes import DTypeName
 from cake.ir.expr import Expr
 from cake.ir.layout import TileType
 from cake.ir.targets import Target
@@ -26,7 +27,7 @@ class BufferInfo:
     """A shared buffer before its offset is known. ``generic_reads`` etc. accumulate while roles are expanded."""
 
     name: str
-    dtype: str
+    dtype: DTypeName
     shape: tuple[int, ...]
     swizzle: int = 0
     pad: int = 0

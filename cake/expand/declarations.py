@@ -12,7 +12,7 @@ from cake.expand.resources import tile_bytes
 from cake.expand.values import Poison, RingName, Scalar, Storage, TurnName, Value
 from cake.ir import expanded as x
 from cake.ir import surface as s
-from cake.ir.dtypes import DTYPES
+from cake.ir.dtypes import DTYPES, DTypeName
 from cake.ir.expr import Apply, Const, Expr, Sym, integer, symbols
 from cake.ir.printer import format_expr
 
@@ -33,10 +33,10 @@ def declare_name(ctx: KernelContext, name: str, value: Value, span: Span) -> Non
     ctx.spans[name] = span
 
 
-def dtype_of(ctx: KernelContext, t: s.TypeRef) -> str:
+def dtype_of(ctx: KernelContext, t: s.TypeRef) -> DTypeName:
     """The dtype named by a type, or T015 with the nearest."""
     if t.dtype in DTYPES:
-        return t.dtype
+        return DTYPES[t.dtype].name
     near = difflib.get_close_matches(t.dtype, list(DTYPES), n=1)
     ctx.refuse(
         "T015",
@@ -140,8 +140,8 @@ def _param(ctx: KernelContext, p: s.Param) -> None:
     if not p.type.dims:
         if p.direction != "in" or p.attrs:
             ctx.refuse("T015", f"`{p.name}` is a scalar, which is an input without attributes", p.span)
-        declare_name(ctx, p.name, Scalar(Sym(name=p.name, dtype=dtype)), p.span)  # type: ignore[arg-type]
-        ctx.scalars.append(x.ScalarParam(name=p.name, dtype=dtype, span=p.span))  # type: ignore[arg-type]
+        declare_name(ctx, p.name, Scalar(Sym(name=p.name, dtype=dtype)), p.span)
+        ctx.scalars.append(x.ScalarParam(name=p.name, dtype=dtype, span=p.span))
         return
     strided = False
     for a in p.attrs:
@@ -158,7 +158,7 @@ def _param(ctx: KernelContext, p: s.Param) -> None:
     declare_name(ctx, p.name, storage, p.span)
     ctx.storages[p.name] = storage
     ctx.tensors.append(
-        x.Tensor(name=p.name, dtype=dtype, shape=shape, direction=p.direction, span=p.span)  # type: ignore[arg-type]
+        x.Tensor(name=p.name, dtype=dtype, shape=shape, direction=p.direction, span=p.span)
     )
 
 
@@ -241,7 +241,7 @@ def bind_definitions(ctx: KernelContext) -> None:
     for d in ctx.kernel.defines:
         try:
             value = ex.scalar(ctx, d.value, f"in the definition of `{d.name}`")
-            symbol = Sym(name=d.name, dtype=value.dtype)  # type: ignore[arg-type]
+            symbol = Sym(name=d.name, dtype=value.dtype)
             declare_name(ctx, d.name, Scalar(symbol), d.span)
             ctx.definitions.append((d.name, value.expr, d.span))
             if DTYPES[value.dtype].kind in ("int", "bool"):

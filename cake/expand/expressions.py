@@ -33,7 +33,7 @@ from cake.expand.values import (
 )
 from cake.ir import expanded as x
 from cake.ir import surface as s
-from cake.ir.dtypes import DTYPES
+from cake.ir.dtypes import DTYPES, DTypeName
 from cake.ir.elementwise import ELEMENTWISE
 from cake.ir.expr import Apply, Const, Expr, Reg, boolean, integer, is_scalar
 from cake.ir.layout import Layout, TileType
@@ -312,7 +312,7 @@ def elementwise(ctx: Context, op: str, values: tuple[Value, ...], span: Span) ->
         ctx.refuse("T005", f"`{op}` takes {row.operands} operands, not {dtype}", span, help=ways.get(op))
     if row.operands == "number" and kind == "bool":
         ctx.refuse("T005", f"`{op}` takes numbers, not bool", span)
-    out = "bool" if row.result == "bool" else dtype
+    out: DTypeName = "bool" if row.result == "bool" else dtype
     tiles = [o for o in exprs if isinstance(o, Tile)]
     if not tiles:
         expr = Apply(op=op, args=tuple(o.expr for o in exprs), dtype=out)
@@ -369,11 +369,11 @@ def _fold(op: str, values: list[bool | int | float | None]) -> Scalar | None:
         return None
     if result is None:
         return None
-    dtype = "bool" if isinstance(result, bool) else "i32" if isinstance(result, int) else "f32"
+    dtype: DTypeName = "bool" if isinstance(result, bool) else "i32" if isinstance(result, int) else "f32"
     return Scalar(Const(value=result, dtype=dtype), literal=True)
 
 
-def _common_dtype(ctx: Context, op: str, operands: list[Scalar | Tile], span: Span) -> str:
+def _common_dtype(ctx: Context, op: str, operands: list[Scalar | Tile], span: Span) -> DTypeName:
     firm = {o.dtype for o in operands if not (isinstance(o, Scalar) and o.literal)}
     if len(firm) > 1:
         a, b = sorted(firm)
@@ -408,14 +408,14 @@ def _fits(value: bool | int | float | None, dtype: str) -> bool:
     return kind == "float"
 
 
-def _adapt(o: Scalar | Tile, dtype: str) -> Scalar | Tile:
+def _adapt(o: Scalar | Tile, dtype: DTypeName) -> Scalar | Tile:
     if isinstance(o, Scalar) and o.literal and o.dtype != dtype and o.constant is not None:
         value = float(o.constant) if DTYPES[dtype].kind == "float" else o.constant
         return Scalar(Const(value=value, dtype=dtype))
     return o
 
 
-def adapt(ctx: Context, value: Scalar, dtype: str, span: Span) -> Expr:
+def adapt(ctx: Context, value: Scalar, dtype: DTypeName, span: Span) -> Expr:
     """The scalar as an expression of ``dtype``: literals adapt, everything else must have it already."""
     check_range(ctx, value, dtype, span)
     if value.literal and _fits(value.constant, dtype):

@@ -14,7 +14,7 @@ from cake.expand import expressions as ex
 from cake.expand.context import KernelContext, RoleContext
 from cake.expand.values import Function, Method, Namespace, Scalar, Tile, TileVar, TrackerMethod, Value, describe
 from cake.ir import surface as s
-from cake.ir.dtypes import DTYPES
+from cake.ir.dtypes import DTYPES, DTypeName
 from cake.ir.expr import Apply, Axis, Const
 from cake.ir.layout import TileType
 
@@ -87,7 +87,7 @@ def invoke(ctx: Context, e: s.Call) -> Value | None:
             return trackers.method(ctx, callee, e)
         ctx.refuse("T004", f"{describe(callee)} cannot be called", e.func.span)
     if name in DTYPES:
-        return cast(ctx, e, name)
+        return cast(ctx, e, DTYPES[name].name)
     rule = FUNCTIONS.get(name)
     if rule is None:
         if name in NOT_BUILT and isinstance(ctx, RoleContext):
@@ -160,7 +160,7 @@ def _show(e: s.Expr) -> str:
     return f"{_show(e.base)}.{e.name}" if isinstance(e, s.Attribute) else "…"
 
 
-def cast(ctx: Context, e: s.Call, dtype: str) -> Value:
+def cast(ctx: Context, e: s.Call, dtype: DTypeName) -> Value:
     """``f32(x)``: the same values in another type, in the same layout."""
     value = ex.typed(ctx, arguments(ctx, e, ("x",))["x"])
     if isinstance(value, Scalar):

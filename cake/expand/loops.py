@@ -161,7 +161,7 @@ def _items(
             ctx.hint = name if isinstance(item.value, s.Call) and _is_load(item.value) else None
             value = ex.scalar(ctx, item.value, f"in the definition of `{item.name}`")
             ctx.hint = None
-            symbol = Sym(name=name, dtype=value.dtype)  # type: ignore[arg-type]
+            symbol = Sym(name=name, dtype=value.dtype)
             if value.expr != symbol:
                 ctx.emit(x.Let(name=name, dtype=symbol.dtype, value=value.expr, reason="tiles", span=item.span))
                 if symbol.dtype in ("i32", "i64"):

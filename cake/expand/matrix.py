@@ -273,7 +273,7 @@ def fragment(ctx: RoleContext, ref: Reference, transposed: bool, span: Span, hin
     rows, cols = matrix_shape(ctx, ref, span)
     if transposed:
         ref, rows, cols = ref.transpose(), cols, rows
-    kind = TileType(dtype=dtype, shape=(rows, cols), layout=FRAG)  # type: ignore[arg-type]
+    kind = TileType(dtype=dtype, shape=(rows, cols), layout=FRAG)
     problem = shape_problem(kind, ctx.role.warps)
     if hint == "b" and rows % 8 == 0 and cols % 16 == 0:
         problem = None
@@ -285,7 +285,7 @@ def fragment(ctx: RoleContext, ref: Reference, transposed: bool, span: Span, hin
     note_generic(ctx, ref)
     name = ctx.fresh(hint)
     ctx.tiles[name] = kind
-    reg = Reg(name=name, dtype=dtype)  # type: ignore[arg-type]
+    reg = Reg(name=name, dtype=dtype)
     emit_op(
         ctx, x.Op(op="ldmatrix", operands={"dst": reg, "src": ref.ref}, type=kind, reason=reason, span=span)
     )

@@ -143,7 +143,7 @@ def load_scalar(ctx: RoleContext, ref: Reference, cond: Expr | None, other: Expr
     ctx.hint = None
     if name in ctx.env or "." in name:
         ctx.facts.forget(name)
-    symbol = Sym(name=name, dtype=dtype)  # type: ignore[arg-type]
+    symbol = Sym(name=name, dtype=dtype)
     operands: dict[str, x.Ref | Expr] = {"dst": symbol, "src": ref.ref}
     if cond is not None:
         operands["where"] = cond
@@ -208,6 +208,8 @@ def check_bounds(ctx: RoleContext, ref: Reference, cond: Expr | None, domain: Ti
     """Every subscript is inside its axis for every element where the predicate holds (O503)."""
     facts = element_facts(ctx, domain, cond)
     for axis, (sub, extent) in enumerate(zip(ref.subs, ref.storage.extents, strict=True)):
+        index: Expr
+        last: Expr
         if isinstance(sub, x.Range):
             index, last = sub.start, Apply(op="+", args=(sub.start, integer(sub.size - 1)), dtype="i32")
         else:
@@ -377,11 +379,13 @@ def _view_elements(ctx: RoleContext, ref: Reference, value: Scalar | Tile, span:
         ctx.refuse("T013", "slices and index tiles do not mix in one element move", span)
     shape, rows, cols = ref.shape, value.type.rows, value.type.cols
     axes = ref.axes
-    names = {(rows, cols): ("row", "col")} if len(shape) == 2 else {(cols,): ("col",)} if rows == 1 else {(rows,): ("row",)}
-    if shape not in names:
+    fitting: tuple[tuple[int, ...], tuple[str, ...]] = ((rows, cols), ("row", "col"))
+    if len(shape) != 2:
+        fitting = ((cols,), ("col",)) if rows == 1 else ((rows,), ("row",))
+    if shape != fitting[0]:
         ctx.refuse("T006", f"a tile [{rows}, {cols}] does not fit a view of shape {list(shape)}", span)
     subs = list(ref.subs)
-    for axis, name in zip(axes, names[shape], strict=True):
+    for axis, name in zip(axes, fitting[1], strict=True):
         sub = subs[axis]
         assert isinstance(sub, x.Range)
         index: Expr = Axis(axis=name)  # type: ignore[arg-type]

@@ -200,8 +200,8 @@ def arg_pair(ctx: RoleContext, e: s.Call) -> tuple[Tile, Tile]:
     results = []
     for dtype, hint in ((kind.dtype, e.func.name), ("i32", "column")):
         name = ctx.fresh(hint)
-        ctx.tiles[name] = TileType(dtype=dtype, shape=shape, layout=layout)  # type: ignore[arg-type]
-        results.append(Tile(Reg(name=name, dtype=dtype), ctx.tiles[name]))  # type: ignore[arg-type]
+        ctx.tiles[name] = TileType(dtype=dtype, shape=shape, layout=layout)
+        results.append(Tile(Reg(name=name, dtype=dtype), ctx.tiles[name]))
     emit_op(
         ctx,
         x.Op(

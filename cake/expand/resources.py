@@ -37,7 +37,7 @@ def layout_buffers(ctx: KernelContext) -> tuple[list[x.Buffer], int]:
         slot = _round(tile_bytes(b), SWIZZLE_ALIGNMENT[b.swizzle])
         return x.Buffer(
             name=b.name,
-            dtype=b.dtype,  # type: ignore[arg-type]
+            dtype=b.dtype,
             shape=b.shape,
             swizzle=b.swizzle,  # type: ignore[arg-type]
             pad=b.pad,

@@ -144,7 +144,7 @@ class _Expansion:
         storage = Storage(t.name, dtype, "global", shape, "inout", t.span)
         d.declare_name(ctx, t.name, storage, t.span)
         ctx.storages[t.name] = storage
-        self.temps[t.name] = Workspace(name=t.name, dtype=dtype, shape=shape, zero=zero, span=t.span)  # type: ignore[arg-type]
+        self.temps[t.name] = Workspace(name=t.name, dtype=dtype, shape=shape, zero=zero, span=t.span)
         if zero:
             self.written.add(t.name)
 

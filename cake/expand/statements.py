@@ -239,7 +239,7 @@ def _bind_scalar(ctx: RoleContext, name: str, old: Value | None, value: Scalar, 
     if isinstance(old, Scalar) and old.dtype != value.dtype:
         ctx.refuse("T020", f"`{name}` is a {old.dtype} scalar and cannot become {value.dtype}", span)
     ex.check_range(ctx, value, value.dtype, span)
-    symbol = Sym(name=name, dtype=value.dtype)  # type: ignore[arg-type]
+    symbol = Sym(name=name, dtype=value.dtype)
     if value.expr == symbol:
         ctx.env[name] = Scalar(symbol)
         return
@@ -508,14 +508,14 @@ def _join(ctx: RoleContext, env_a: dict[str, Value], state_a: State, branch: s.B
     env_b = ctx.env
     joined: dict[str, Value] = {}
     for name in [*env_a, *(n for n in env_b if n not in env_a)]:
-        a, b = env_a.get(name), env_b.get(name)
-        if a is None or b is None:
-            value = a if a is not None else b
+        mine, its = env_a.get(name), env_b.get(name)
+        if mine is None or its is None:
+            value = mine if mine is not None else its
             joined[name] = value if isinstance(value, TileVar) else Unassigned(name)
-        elif isinstance(a, Unassigned | Poison):
-            joined[name] = a
-        elif isinstance(b, Unassigned | Poison) or a == b or _same_variable(name, a, b):
-            joined[name] = b
+        elif isinstance(mine, Unassigned | Poison):
+            joined[name] = mine
+        elif isinstance(its, Unassigned | Poison) or mine == its or _same_variable(name, mine, its):
+            joined[name] = its
         else:
             joined[name] = Unassigned(name)
     ctx.env = joined

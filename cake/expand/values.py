@@ -7,6 +7,7 @@ from typing import Literal
 
 from cake.diagnostics import Span
 from cake.ir import expanded as x
+from cake.ir.dtypes import DTypeName
 from cake.ir.expr import Const, Expr, Reg
 from cake.ir.layout import TileType
 
@@ -19,7 +20,7 @@ class Scalar:
     literal: bool = False
 
     @property
-    def dtype(self) -> str:
+    def dtype(self) -> DTypeName:
         """The dtype (for a literal: what it would be on its own)."""
         return self.expr.dtype
 
@@ -38,7 +39,7 @@ class Tile:
     symbolic: bool = False
 
     @property
-    def dtype(self) -> str:
+    def dtype(self) -> DTypeName:
         """The element type."""
         return self.type.dtype
 
@@ -62,7 +63,7 @@ class Storage:
     """A tensor or a shared buffer: where references start. ``extents`` are expressions for tensors, constants for buffers."""
 
     name: str
-    dtype: str
+    dtype: DTypeName
     space: Literal["global", "shared"]
     extents: tuple[Expr, ...]
     direction: Literal["in", "out", "inout"] = "inout"
