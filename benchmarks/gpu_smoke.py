@@ -1,7 +1,8 @@
 """Check and time built kernels on a GPU, in one run that no hang can stop.
 
-python benchmarks/gpu_smoke.py build DIRECTORY        # anywhere: builds the kernels below, one directory each python
-benchmarks/gpu_smoke.py run DIRECTORY --out O  # on a GPU: checks and times every kernel in DIRECTORY
+    python benchmarks/gpu_smoke.py build DIRECTORY             anywhere: builds the examples, one directory each
+    python benchmarks/gpu_smoke.py run DIRECTORY --out OUT     on a GPU: checks and times every kernel in DIRECTORY
+    compute-sanitizer python benchmarks/gpu_smoke.py once DIRECTORY     small shapes, in one process
 
 ``run`` needs no compiler. Each kernel runs in a process of its own; a shape that hangs or faults is recorded and the
 rest go on.

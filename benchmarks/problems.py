@@ -51,8 +51,8 @@ def poison(torch: Any, tensor: Any) -> Any:
 
 
 def rounded(reference: Any) -> tuple[Any, Any]:
-    """A bf16 output and its bound: one rounding to bf16 (half an ulp is 2**-9) with as much again to spare, and a thousandth of the typical element for what
-    f32 loses inside."""
+    """A bf16 output and its bound: one rounding to bf16 (half an ulp is 2**-9) with as much again to spare, and a
+    thousandth of the typical element for what f32 loses inside."""
     return reference, reference.abs() * 2.0**-8 + 1e-3 * reference.square().mean().sqrt()
 
 
@@ -145,7 +145,13 @@ def _batched_arguments(torch: Any, shape: Shape, generator: Any, constants: Cons
 
 
 def _batched_shapes(constants: Constants) -> list[Shape]:
-    fixed: list[Shape] = [(1, 1, 8, 8), (7, 128, 256, 4096), (33, 16, 128, 2048), (5, 1029, 1032, 136), (64, 128, 128, 128)]
+    fixed: list[Shape] = [
+        (1, 1, 8, 8),
+        (7, 128, 256, 4096),
+        (33, 16, 128, 2048),
+        (5, 1029, 1032, 136),
+        (64, 128, 128, 128),
+    ]
     return fixed + [(z, m, n, k) for z in (1, 2, 5) for m in (1, 127, 300) for n in (8, 264) for k in (8, 72, 200)]
 
 
@@ -252,7 +258,9 @@ RMSNORM = Problem(
 
 
 def _layernorm_arguments(torch: Any, shape: Shape, generator: Any, constants: Constants) -> list[Any]:
-    x = random_tensor(torch, shape, generator, torch.float32) + 8.0  # where a variance from sums of squares would cancel
+    x = (
+        random_tensor(torch, shape, generator, torch.float32) + 8.0
+    )  # where a variance from sums of squares would cancel
     return [
         x.to(torch.bfloat16),
         random_tensor(torch, shape[1:], generator, torch.bfloat16),
@@ -374,8 +382,17 @@ def _attention_work(shape: Shape, constants: Constants) -> float:
 
 
 def _attention_shapes(constants: Constants) -> list[Shape]:
-    dense = [(b, 2, 1, nq, nk) for b in (1, 2) for nq, nk in ((1, 1), (64, 64), (128, 128), (128, 1000), (200, 333), (577, 577))]
-    ragged = [(b, h, hk, -nq, nk) for b in (1, 3, 6) for h, hk in ((1, 1), (4, 2), (8, 1)) for nq, nk in ((40, 50), (300, 500), (700, 600))]
+    dense = [
+        (b, 2, 1, nq, nk)
+        for b in (1, 2)
+        for nq, nk in ((1, 1), (64, 64), (128, 128), (128, 1000), (200, 333), (577, 577))
+    ]
+    ragged = [
+        (b, h, hk, -nq, nk)
+        for b in (1, 3, 6)
+        for h, hk in ((1, 1), (4, 2), (8, 1))
+        for nq, nk in ((40, 50), (300, 500), (700, 600))
+    ]
     return dense + ragged + [(4, 4, 4, 1024, 1024), (1, 16, 4, 2048, 2048)]
 
 

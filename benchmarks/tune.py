@@ -174,7 +174,11 @@ def run_all(directory: Path, out: Path, names: list[str], pairs: int) -> int:
                 f"{name} {'x'.join(map(str, r['shape'])):>20} {r['rate']:8.2f} {r['peer_rate']:8.2f} {r['unit']} "
                 f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}] noise {r['noise']['median']:.3f} "
                 f"{chosen}"
-                + (f" torch.compile {r['rival']['ratio']['median']:.3f} [{r['rival']['ratio']['low']:.3f}]" if r["rival"] else ""),
+                + (
+                    f" torch.compile {r['rival']['ratio']['median']:.3f} [{r['rival']['ratio']['low']:.3f}]"
+                    if r["rival"]
+                    else ""
+                ),
                 flush=True,
             )
     return failed

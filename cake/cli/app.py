@@ -72,7 +72,9 @@ def expand(
     source = sources.read(file)
     found = sources.expand_any(source, kernel, parse_settings(settings or ()), target)
     if isinstance(found, Sequence):
-        return _end(result={"sequence": json.loads(found.model_dump_json())}, as_json=as_json, text=show_sequence(found))
+        return _end(
+            result={"sequence": json.loads(found.model_dump_json())}, as_json=as_json, text=show_sequence(found)
+        )
     if as_json:
         _end(result={"kernel": json.loads(found.model_dump_json())}, as_json=True)
     _end(as_json=False, text=show_kernel(found))

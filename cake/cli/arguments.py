@@ -115,7 +115,10 @@ def _checked(
 
 
 def _random(
-    kernel: x.Kernel | Sequence, sizes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any], rng: np.random.Generator
+    kernel: x.Kernel | Sequence,
+    sizes: Mapping[str, tuple[int, ...]],
+    values: Mapping[str, Any],
+    rng: np.random.Generator,
 ) -> dict[str, Any]:
     return {
         t.name: _tensor(t, sizes[t.name], [a for a in kernel.assumes if a.tensor == t.name], values, rng)

@@ -139,7 +139,11 @@ def _outputs(kernel: x.Kernel | Sequence, arrays: Mapping[str, Any]) -> list[Out
 
 
 def _compare(
-    kernel: x.Kernel | Sequence, companion: Companion, outputs: list[Output], arguments: Mapping[str, Any], dims: Mapping[str, int]
+    kernel: x.Kernel | Sequence,
+    companion: Companion,
+    outputs: list[Output],
+    arguments: Mapping[str, Any],
+    dims: Mapping[str, int],
 ) -> list[Diagnostic]:
     from cake.machine.registers import poison
 

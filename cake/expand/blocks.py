@@ -65,7 +65,9 @@ def copies(ctx: RoleContext, shared: Reference, tensor: Reference, span: Span) -
     if inner % width or (len(rows) > 1 and rows[-2].size % height):
         ctx.refuse("W707", f"a box of {[r.size for r in rows]} elements cannot be cut into boxes of at most 256", span)
     if inner > width and not info.swizzle and any(r.size > 1 for r in rows[:-1]):
-        ctx.refuse("W707", f"a row of {inner} elements is more than a box holds", span, help="swizzle the buffer, or copy less")
+        ctx.refuse(
+            "W707", f"a row of {inner} elements is more than a box holds", span, help="swizzle the buffer, or copy less"
+        )
     if any(r.size > BOX_LIMIT for r in rows[:-2]):
         ctx.refuse("W707", "a box has at most 256 elements along an axis", span)
     for at_row in range(0, rows[-2].size if len(rows) > 1 else 1, height):
@@ -141,7 +143,9 @@ def tensor_map(ctx: RoleContext, tensor: Reference, box: tuple[int, ...], swizzl
 def check_pair(ctx: RoleContext, shared: Reference, tensor: Reference, span: Span) -> None:
     """Both sides of a block move: spaces, dtypes, shapes, and the atoms of the swizzle."""
     if ctx.kernel.target.name not in TMA_TARGETS:
-        ctx.refuse("W711", f"TMA does not exist on {ctx.kernel.target.name}", span, help="use `cp_async` or element moves")
+        ctx.refuse(
+            "W711", f"TMA does not exist on {ctx.kernel.target.name}", span, help="use `cp_async` or element moves"
+        )
     if shared.storage.space != "shared" or tensor.storage.space != "global":
         ctx.refuse("T013", "TMA moves between a tensor and shared memory", span)
     if shared.transposed or tensor.transposed:
@@ -160,7 +164,12 @@ def check_pair(ctx: RoleContext, shared: Reference, tensor: Reference, span: Spa
             span,
         )
     if len(shared.shape) != len(tensor.shape):
-        ctx.refuse("T006", "both sides of a block move must keep the same number of axes", span, help="index with a scalar to drop an axis")
+        ctx.refuse(
+            "T006",
+            "both sides of a block move must keep the same number of axes",
+            span,
+            help="index with a scalar to drop an axis",
+        )
     check_points(ctx, shared, span)
     info = ctx.kernel.buffers[shared.storage.name]
     if info.pad:

@@ -293,4 +293,3 @@ class FillState:
     kinds: set[str] = field(default_factory=set)
     symbolic: bool = False
     depth: int = 0
-

@@ -157,9 +157,7 @@ def _param(ctx: KernelContext, p: s.Param) -> None:
     storage = Storage(p.name, dtype, "global", shape, p.direction, p.span)
     declare_name(ctx, p.name, storage, p.span)
     ctx.storages[p.name] = storage
-    ctx.tensors.append(
-        x.Tensor(name=p.name, dtype=dtype, shape=shape, direction=p.direction, span=p.span)
-    )
+    ctx.tensors.append(x.Tensor(name=p.name, dtype=dtype, shape=shape, direction=p.direction, span=p.span))
 
 
 # ---- conditions -----------------------------------------------------------------------------------------------------
@@ -205,7 +203,9 @@ def _assume(ctx: KernelContext, e: s.Expr) -> None:
     if isinstance(e, s.Call) and isinstance(e.func, s.Name) and e.func.name in PREDICATES:
         name = e.func.name
         if len(e.args) != PREDICATES[name] or e.kwargs:
-            ctx.refuse("T003", f"`{name}` takes {PREDICATES[name]} argument{'s' if PREDICATES[name] > 1 else ''}", e.span)
+            ctx.refuse(
+                "T003", f"`{name}` takes {PREDICATES[name]} argument{'s' if PREDICATES[name] > 1 else ''}", e.span
+            )
         tensor = e.args[0]
         if not isinstance(tensor, s.Name):
             ctx.refuse("T011", f"`{name}` speaks of a tensor", tensor.span)
@@ -257,18 +257,30 @@ def bind_tiles(ctx: KernelContext) -> None:
     """The work list: schedule, axes and extents."""
     t = ctx.kernel.tiles
     if t is None:
-        ctx.refuse("T018", f"kernel `{ctx.kernel.name}` has no `tiles`", ctx.kernel.span, help="declare the work: `tiles once:`")
+        ctx.refuse(
+            "T018",
+            f"kernel `{ctx.kernel.name}` has no `tiles`",
+            ctx.kernel.span,
+            help="declare the work: `tiles once:`",
+        )
     schedule = t.schedule.name
     drawer: str | None = None
     if schedule == "clc":
-        ctx.error("T099", f"`tiles {schedule}` is part of the language but not built yet", t.span, help="use persistent")
+        ctx.error(
+            "T099", f"`tiles {schedule}` is part of the language but not built yet", t.span, help="use persistent"
+        )
         schedule = "persistent"
     elif schedule == "dynamic":
         from cake.expand import dynamic
 
         drawer, schedule = dynamic.drawer(ctx, t), "persistent"
     elif schedule not in ("once", "persistent") or t.schedule.args:
-        ctx.refuse("T022", f"there is no schedule `{schedule}`", t.schedule.span, help="once, persistent, dynamic(role), clc(role)")
+        ctx.refuse(
+            "T022",
+            f"there is no schedule `{schedule}`",
+            t.schedule.span,
+            help="once, persistent, dynamic(role), clc(role)",
+        )
     if not t.axes:
         ctx.refuse("T022", "`tiles` needs an axis", t.span, help="`i in extent`")
     extents: dict[str, Expr] = {}
@@ -285,9 +297,7 @@ def bind_tiles(ctx: KernelContext) -> None:
                 walked[axis.name] = clusters.along(ctx, extents[axis.name], n, sizes, a.span)
                 sizes[axis.name] = n
         counted = walked[axis.name]
-        positions = (
-            counted if positions == integer(1) else Apply(op="*", args=(positions, counted), dtype="i32")
-        )
+        positions = counted if positions == integer(1) else Apply(op="*", args=(positions, counted), dtype="i32")
     for item in t.items:
         if not isinstance(item, s.Where) and item.name in ctx.env:
             ctx.error("T002", f"`{item.name}` is already declared", item.span, help="use another name")
@@ -395,7 +405,9 @@ def buffer(
                 info.alias = target
             case "linger":
                 if not ring:
-                    ctx.refuse("T015", "fields that consumers give back linger, not plain buffers or store rings", a.span)
+                    ctx.refuse(
+                        "T015", "fields that consumers give back linger, not plain buffers or store rings", a.span
+                    )
                 if len(a.args) != 1:
                     ctx.refuse("T015", "write `linger(n)` with the number of later releases", a.span)
                 info.linger = ex.constant_int(ctx, a.args[0], "`linger`")
@@ -403,7 +415,12 @@ def buffer(
             case "tmem":
                 ctx.refuse("T099", f"`{a.name}` is part of the language but not built yet", a.span)
             case _:
-                ctx.refuse("T015", f"a buffer has no attribute `{a.name}`", a.span, help="swizzle(n), pad(n), alias(other), linger(n)")
+                ctx.refuse(
+                    "T015",
+                    f"a buffer has no attribute `{a.name}`",
+                    a.span,
+                    help="swizzle(n), pad(n), alias(other), linger(n)",
+                )
     if tile_bytes(info) > ctx.target.shared_bytes:
         ctx.refuse(
             "W701",
@@ -467,4 +484,3 @@ def bind_turns(ctx: KernelContext) -> None:
             ctx.turns[t.name] = t.role
         except Abort:
             continue
-

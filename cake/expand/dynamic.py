@@ -28,7 +28,12 @@ def drawer(ctx: KernelContext, t: s.Tiles) -> str:
     """The role that ``dynamic(role)`` names, and the counter as the last parameter of the kernel."""
     args = t.schedule.args
     if len(args) != 1 or not isinstance(args[0], s.Name):
-        ctx.refuse("T022", "`dynamic` takes the role that draws the tiles", t.schedule.span, help="write `tiles dynamic(load):`")
+        ctx.refuse(
+            "T022",
+            "`dynamic` takes the role that draws the tiles",
+            t.schedule.span,
+            help="write `tiles dynamic(load):`",
+        )
     shape = (integer(1),)
     storage = Storage(COUNTER, "i32", "global", shape, "inout", t.schedule.span)
     declare_name(ctx, COUNTER, storage, t.schedule.span)
@@ -57,14 +62,21 @@ def bind(ctx: KernelContext) -> None:
             help="name the role that loads",
         )
     if tiles.cluster > 1:
-        ctx.refuse("T099", "`tiles dynamic` over clusters is part of the language but not built yet", span, help="use persistent")
+        ctx.refuse(
+            "T099",
+            "`tiles dynamic` over clusters is part of the language but not built yet",
+            span,
+            help="use persistent",
+        )
     for do in ctx.kernel.dos:
         _one_walk(ctx, do)
     others = tuple(r for r in ctx.roles if r != name)
     if others:
         ctx.buffers[NEXT] = BufferInfo(NEXT, "i32", (1,), slots=SLOTS, span=span)
         ctx.storages[NEXT] = Storage(NEXT, "i32", "shared", (integer(1),), "inout", span)
-        ring = RingInfo(RING, SLOTS, (name,), others, {"next": NEXT}, {name: {"store"}}, {name: 1}, derived=True, span=span)
+        ring = RingInfo(
+            RING, SLOTS, (name,), others, {"next": NEXT}, {name: {"store"}}, {name: 1}, derived=True, span=span
+        )
         ctx.rings[RING] = ring
 
 
@@ -100,7 +112,9 @@ def _draw(ctx: RoleContext, tiles: TilesInfo, prefix: str, following: Sym) -> No
     counter = x.Ref(base=COUNTER, subs=(x.Point(at=integer(0)),))
     emit_op(
         ctx,
-        x.Op(op="draw", executor="one", operands={"dst": drawn, "counter": counter, "last": last}, reason=WHY, span=span),
+        x.Op(
+            op="draw", executor="one", operands={"dst": drawn, "counter": counter, "last": last}, reason=WHY, span=span
+        ),
     )
     total = Apply(op="+", args=(Sym(name="%grid"), drawn), dtype="i32")
     ctx.emit(x.Let(name=following.name, dtype="i32", value=total, reason="tiles", span=span))
@@ -110,7 +124,14 @@ def _draw(ctx: RoleContext, tiles: TilesInfo, prefix: str, following: Sym) -> No
     place = x.Ref(base=NEXT, slot=slot, subs=(x.Point(at=integer(0)),))
     ctx.emit(
         x.Wait(executor="one", barrier=f"{RING}.empty", slot=slot, ahead=-1, reason=WHY, span=span),
-        x.Op(op="store", executor="one", operands={"dst": place, "value": following}, attrs={"vector": 1}, reason=WHY, span=span),
+        x.Op(
+            op="store",
+            executor="one",
+            operands={"dst": place, "value": following},
+            attrs={"vector": 1},
+            reason=WHY,
+            span=span,
+        ),
         x.Arrive(executor="one", barrier=f"{RING}.full", slot=slot, reason=WHY, span=span),
         x.Cursor(executor="one", cursor=f"{RING}.fill", reason="advance", span=span),
     )

@@ -86,9 +86,7 @@ def check_writes(ctx: RoleContext, names: set[str], span: Span | None) -> None:
                     _in_flight(ctx, name, "written", how, group.span, span)
 
 
-def _in_flight(
-    ctx: RoleContext, name: str, what: str, how: str, issued: Span | None, span: Span | None
-) -> None:
+def _in_flight(ctx: RoleContext, name: str, what: str, how: str, issued: Span | None, span: Span | None) -> None:
     target = name if how == "written" else None
     ctx.refuse(
         "D206",

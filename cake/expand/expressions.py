@@ -92,7 +92,9 @@ def lookup(ctx: Context, name: str, span: Span) -> Value:
 
             raise Abort
         if isinstance(value, Unassigned):
-            ctx.refuse("T010", f"`{name}` has no value on some path to here", span, help="assign it before the branch or loop")
+            ctx.refuse(
+                "T010", f"`{name}` has no value on some path to here", span, help="assign it before the branch or loop"
+            )
         if isinstance(value, Reference) and value.handle is not None:
             check_held(ctx, value.handle, span)
         return value
@@ -159,7 +161,9 @@ def check_held(ctx: Context, handle: Handle, span: Span, linger: int = 0) -> Non
             "D212",
             f"this field of `{handle.name}` lingers until {linger} more stages of `{handle.ring}` are given back",
             span,
-            facts=(f"up to {later} have been given back since" if later < FAR else "it was given back before the loop",),
+            facts=(
+                f"up to {later} have been given back since" if later < FAR else "it was given back before the loop",
+            ),
             help="read it earlier, or let it linger longer",
         )
     ctx.refuse(
@@ -178,9 +182,7 @@ def _unknown(ctx: Context, what: str, name: str, known: list[str], span: Span) -
 
 def whole(storage: Storage, handle: Handle | None = None) -> Reference:
     """The reference to all of a storage; axes of unknown extent get size 0 and must be subscripted before use."""
-    subs = tuple(
-        x.Range(start=integer(0), size=int(n.value) if isinstance(n, Const) else 0) for n in storage.extents
-    )
+    subs = tuple(x.Range(start=integer(0), size=int(n.value) if isinstance(n, Const) else 0) for n in storage.extents)
     return Reference(storage, subs, slot=handle.slot if handle else None, handle=handle)
 
 

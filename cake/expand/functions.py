@@ -127,14 +127,14 @@ def dotted_base(ctx: Context, e: s.Expr) -> str | None:
     return None
 
 
-def arguments(
-    ctx: Context, e: s.Call, required: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> dict[str, s.Expr]:
+def arguments(ctx: Context, e: s.Call, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, s.Expr]:
     """Match positional and keyword arguments with names; T003 where they do not fit."""
     names = required + optional
     shown = f"{_show(e.func)}({', '.join([*required, *(f'{o}=' for o in optional)])})"
     if len(e.args) > len(names):
-        ctx.refuse("T003", f"`{_show(e.func)}` takes at most {len(names)} arguments, not {len(e.args)}", e.span, help=shown)
+        ctx.refuse(
+            "T003", f"`{_show(e.func)}` takes at most {len(names)} arguments, not {len(e.args)}", e.span, help=shown
+        )
     bound = dict(zip(names, e.args, strict=False))
     for kw in e.kwargs:
         if kw.name not in names:
@@ -232,4 +232,3 @@ def _index(axis: str) -> Rule:
 FUNCTIONS["rows"] = _index("row")
 FUNCTIONS["cols"] = _index("col")
 FUNCTIONS["lin"] = _index("lin")
-

@@ -276,7 +276,12 @@ def expand_role(ctx: KernelContext, do: s.Do, launch: int | None) -> x.Role:
     if role.bulk:
         role.emit(
             x.GroupWait(
-                executor="one", queue="bulk", keep=0, read=True, reason="drain: shared memory outlives its last store", span=do.span
+                executor="one",
+                queue="bulk",
+                keep=0,
+                read=True,
+                reason="drain: shared memory outlives its last store",
+                span=do.span,
             )
         )
     for ring in ctx.rings.values():
@@ -313,7 +318,11 @@ def _first_pass_of_turns(role: RoleContext, symbol: str) -> None:
         role.emit(
             x.If(
                 cond=last,
-                then=(x.Named(barrier=barrier, index=integer(0), form="arrive", reason="the turn's first pass", span=span),),
+                then=(
+                    x.Named(
+                        barrier=barrier, index=integer(0), form="arrive", reason="the turn's first pass", span=span
+                    ),
+                ),
                 reason="the turn's first pass",
                 span=span,
             )
@@ -373,6 +382,9 @@ def check_contractions(ctx: KernelContext) -> None:
             "T012",
             f"the contracted axes come from different dims, `{left[0]}` and `{right[0]}`",
             span,
-            labels=(Label(span=left[1], text=f"filled along {left[0]} here"), Label(span=right[1], text=f"filled along {right[0]} here")),
+            labels=(
+                Label(span=left[1], text=f"filled along {left[0]} here"),
+                Label(span=right[1], text=f"filled along {right[0]} here"),
+            ),
             help="b is [K, N]: a row-major [N, K] tile is written with `.T`",
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from cake.diagnostics import Span
 from cake.expand import clusters, dynamic
 from cake.expand import expressions as ex
 from cake.expand.context import RoleContext, State
@@ -35,7 +34,9 @@ def run_for(ctx: RoleContext, stmt: s.For) -> None:
         if stmt.split:
             ctx.refuse("T022", "the tile walk is not split", stmt.span)
         if "tiles" in ctx.loop_variables:
-            ctx.refuse("T022", "walks of the tiles do not nest", stmt.span, help="walk a range inside, or one after the other")
+            ctx.refuse(
+                "T022", "walks of the tiles do not nest", stmt.span, help="walk a range inside, or one after the other"
+            )
         ctx.loop_variables.append("tiles")
         try:
             run_tiles(ctx, stmt)
@@ -48,7 +49,12 @@ def run_for(ctx: RoleContext, stmt: s.For) -> None:
     check_name(ctx, stmt.var, stmt.span)
     old = ctx.env.get(stmt.var)
     if old is not None and not isinstance(old, Scalar | Unassigned | Poison):
-        ctx.refuse("T020", f"`{stmt.var}` is {describe(old)} and cannot become a loop variable", stmt.span, help="use another name")
+        ctx.refuse(
+            "T020",
+            f"`{stmt.var}` is {describe(old)} and cannot become a loop variable",
+            stmt.span,
+            help="use another name",
+        )
     ctx.loop_variables.append(stmt.var)
     try:
         if name == "unroll":
@@ -82,7 +88,13 @@ def run_tiles(ctx: RoleContext, stmt: s.For) -> None:
             ctx.loads = {}
             if tiles.schedule == "once":
                 ctx.emit(
-                    x.Let(name=position.name, dtype="i32", value=Sym(name="%cta"), reason="tiles", span=tiles.declaration.span)
+                    x.Let(
+                        name=position.name,
+                        dtype="i32",
+                        value=Sym(name="%cta"),
+                        reason="tiles",
+                        span=tiles.declaration.span,
+                    )
                 )
             decode(ctx, prefix, position, stmt)
             if tiles.drawer is not None:
@@ -362,7 +374,9 @@ def piece(ctx: RoleContext, stmt: s.For, lo: Expr, hi: Expr, step: int, number: 
         ctx.facts.declare(var.name, lo, Apply(op="+", args=(lo, integer(1)), dtype="i32"))
         run_block(ctx, stmt.body)
     first, recorded, queues = ctx.state, ctx.releases, ctx.queues
-    carried = {n: h for n in assigned if isinstance(h := ctx.env.get(n), Handle) and isinstance(before_env.get(n), Handle)}
+    carried = {
+        n: h for n in assigned if isinstance(h := ctx.env.get(n), Handle) and isinstance(before_env.get(n), Handle)
+    }
     # Every iteration.
     near = {h.root for h in carried.values()}
     since = {h: n if h in near else ex.FAR for h, n in first.released.items()}
@@ -385,15 +399,11 @@ def piece(ctx: RoleContext, stmt: s.For, lo: Expr, hi: Expr, step: int, number: 
     ctx.first_pass, ctx.first_condition, ctx.releases = saved_first, saved_condition, saved_releases
     ctx.counts = saved_counts
     _enclosing(ctx, profile, stmt)
-    ctx.emit(
-        x.For(var=stmt.var, lo=lo, hi=hi, step=integer(step), piece=number, body=tuple(body), span=stmt.span)
-    )
+    ctx.emit(x.For(var=stmt.var, lo=lo, hi=hi, step=integer(step), piece=number, body=tuple(body), span=stmt.span))
     if runs is not True:
         after.flights |= before.flights
         after.assigned = before.assigned
-        ctx.env = {
-            n: before_env.get(n, Unassigned(n) if not isinstance(v, TileVar) else v) for n, v in ctx.env.items()
-        }
+        ctx.env = {n: before_env.get(n, Unassigned(n) if not isinstance(v, TileVar) else v) for n, v in ctx.env.items()}
     for name in assigned:
         if isinstance(ctx.env.get(name), Scalar):
             ctx.facts.forget(name)

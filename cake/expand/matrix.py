@@ -286,9 +286,7 @@ def fragment(ctx: RoleContext, ref: Reference, transposed: bool, span: Span, hin
     name = ctx.fresh(hint)
     ctx.tiles[name] = kind
     reg = Reg(name=name, dtype=dtype)
-    emit_op(
-        ctx, x.Op(op="ldmatrix", operands={"dst": reg, "src": ref.ref}, type=kind, reason=reason, span=span)
-    )
+    emit_op(ctx, x.Op(op="ldmatrix", operands={"dst": reg, "src": ref.ref}, type=kind, reason=reason, span=span))
     return Tile(reg, kind)
 
 

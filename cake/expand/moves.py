@@ -72,7 +72,12 @@ def load(ctx: Context, e: s.Call) -> Value:
     other = ex.adapt(ctx, ex.scalar(ctx, bound["other"]), dtype, bound["other"].span) if "other" in bound else None
     if ref.domain is None:
         if cond_domain is not None:
-            ctx.refuse("T006", "one element is loaded under one condition, not under a tile of them", e.span, help="use index tiles")
+            ctx.refuse(
+                "T006",
+                "one element is loaded under one condition, not under a tile of them",
+                e.span,
+                help="use index tiles",
+            )
         return load_scalar(ctx, ref, cond, other, e.span)
     domain = TileType(dtype=dtype, shape=ref.domain.shape, layout=ref.domain.layout)
     if cond_domain is not None:
@@ -125,7 +130,9 @@ def check_points(ctx: RoleContext, ref: Reference, span: Span) -> None:
 def check_filled(ctx: RoleContext, ref: Reference, span: Span) -> None:
     """What is read has been filled: a stage inside its own fill has no contents yet (D201)."""
     if ref.handle is not None and ref.handle.role == "fill":
-        ctx.refuse("D201", "the stage is being filled and has no contents yet", span, help="wait for it in the consumer")
+        ctx.refuse(
+            "D201", "the stage is being filled and has no contents yet", span, help="wait for it in the consumer"
+        )
 
 
 def note_generic(ctx: RoleContext, ref: Reference) -> None:

@@ -222,7 +222,13 @@ def fill(ctx: RoleContext, ring: RingInfo, statement: s.With, call: s.Call) -> N
         if state.bytes:
             ctx.emit(
                 x.Arrive(
-                    executor="one", barrier=barrier, slot=slot, form="expect", bytes=state.bytes, reason="announce", span=span
+                    executor="one",
+                    barrier=barrier,
+                    slot=slot,
+                    form="expect",
+                    bytes=state.bytes,
+                    reason="announce",
+                    span=span,
                 )
             )
         ctx.emit(*body)
@@ -325,7 +331,9 @@ def note_write(ctx: RoleContext, ref: Reference, kind: str, span: Span) -> None:
                 "D209",
                 f"a fill of `{state.ring.name}` writes a constant number of bytes, and this load depends on a {control}",
                 span,
-                help="unroll the loop" if control == "loop" else "load always: rows outside the tensor are filled with zeros",
+                help="unroll the loop"
+                if control == "loop"
+                else "load always: rows outside the tensor are filled with zeros",
             )
         state.symbolic = True
         return

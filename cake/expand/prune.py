@@ -36,7 +36,9 @@ def used_cursors(body: tuple[x.Stmt, ...]) -> set[str]:
             case x.Wait() | x.Arrive() if node.slot.cursor:
                 found.add(node.slot.cursor)
             case x.Op():
-                found.update(o.slot.cursor for o in node.operands.values() if isinstance(o, x.Ref) and o.slot and o.slot.cursor)
+                found.update(
+                    o.slot.cursor for o in node.operands.values() if isinstance(o, x.Ref) and o.slot and o.slot.cursor
+                )
     return found
 
 

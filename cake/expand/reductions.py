@@ -179,7 +179,9 @@ def _vector(warps: int, dtype: str) -> int:
 @function("argmax", "argmin")
 def arg_extremum(ctx: Context, e: s.Call) -> Value:
     """``value, column = argmax(x, axis=1)``: used through a two-target assignment."""
-    ctx.refuse("T011", "`argmax` and `argmin` give two results", e.span, help="write `value, column = argmax(x, axis=1)`")
+    ctx.refuse(
+        "T011", "`argmax` and `argmin` give two results", e.span, help="write `value, column = argmax(x, axis=1)`"
+    )
 
 
 def arg_pair(ctx: RoleContext, e: s.Call) -> tuple[Tile, Tile]:
@@ -213,5 +215,3 @@ def arg_pair(ctx: RoleContext, e: s.Call) -> tuple[Tile, Tile]:
         ),
     )
     return results[0], results[1]
-
-

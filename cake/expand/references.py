@@ -169,7 +169,5 @@ def _part(ctx: Context, kind: TileType, axis: int, sub: s.Sub, span: Span) -> tu
     if step == 0:
         ctx.refuse("T016", "a spread tile is not sliced along its columns: they are dealt to threads", sub.span)
     if lo % step or hi % step:
-        ctx.refuse(
-            "T016", f"bounds of a {kind.layout} slice along axis {axis} must be multiples of {step}", sub.span
-        )
+        ctx.refuse("T016", f"bounds of a {kind.layout} slice along axis {axis} must be multiples of {step}", sub.span)
     return lo, hi

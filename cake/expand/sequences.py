@@ -56,9 +56,7 @@ class _Expansion:
         self.constants = constants
         self.kernels = {k.name: k for k in file.kernels}
         self.target = self._target(target)
-        outline = s.Kernel(
-            name=sequence.name, params=sequence.params, targets=(self.target,), span=sequence.span
-        )
+        outline = s.Kernel(name=sequence.name, params=sequence.params, targets=(self.target,), span=sequence.span)
         self.ctx = KernelContext(file, outline, TARGETS[self.target], findings)
         self.temps: dict[str, Workspace] = {}
         self.written: set[str] = set()
@@ -77,7 +75,9 @@ class _Expansion:
             except Abort:
                 continue
         if not sequence.steps:
-            ctx.refuse("T018", f"sequence `{sequence.name}` has no step", sequence.span, help="call a kernel of the file")
+            ctx.refuse(
+                "T018", f"sequence `{sequence.name}` has no step", sequence.span, help="call a kernel of the file"
+            )
         steps = []
         for step in sequence.steps:
             try:
@@ -86,7 +86,12 @@ class _Expansion:
                 self.written |= set(ctx.storages)  # what the step would have written is not known
         for tensor in ctx.tensors:
             if tensor.direction == "out" and tensor.name not in self.written:
-                ctx.error("O501", f"no step of `{sequence.name}` writes `{tensor.name}`", tensor.span, help="pass it to a kernel's output")
+                ctx.error(
+                    "O501",
+                    f"no step of `{sequence.name}` writes `{tensor.name}`",
+                    tensor.span,
+                    help="pass it to a kernel's output",
+                )
         chosen = {n: v for step in steps for n, v in step.kernel.constants.items()}
         return Sequence(
             name=sequence.name,
@@ -118,7 +123,10 @@ class _Expansion:
 
     def _known_constants(self, shared: set[str]) -> None:
         known = shared | {
-            c.name for step in self.sequence.steps if step.name in self.kernels for c in declared(self.file, self.kernels[step.name])
+            c.name
+            for step in self.sequence.steps
+            if step.name in self.kernels
+            for c in declared(self.file, self.kernels[step.name])
         }
         for name in self.constants:
             if name not in known:
@@ -139,7 +147,9 @@ class _Expansion:
                 ctx.refuse("T015", f"workspace has no attribute `{a.name}`", a.span, help="`zero` asks for zeros")
             zero = True
         if not t.type.dims:
-            ctx.refuse("T015", f"workspace `{t.name}` needs a shape", t.type.span, help=f"`{dtype}[1]` for a single element")
+            ctx.refuse(
+                "T015", f"workspace `{t.name}` needs a shape", t.type.span, help=f"`{dtype}[1]` for a single element"
+            )
         shape = tuple(ex.int_expr(ctx, e, "as an extent") for e in t.type.dims)
         storage = Storage(t.name, dtype, "global", shape, "inout", t.span)
         d.declare_name(ctx, t.name, storage, t.span)
@@ -177,7 +187,9 @@ class _Expansion:
             tensor = expanded.tensor(p.name)
             if tensor is None:
                 want = next(q for q in expanded.scalars if q.name == p.name)
-                scalars[p.name] = ex.adapt(ctx, ex.scalar(ctx, e, f"for `{p.name}` of `{kernel.name}`"), want.dtype, e.span)
+                scalars[p.name] = ex.adapt(
+                    ctx, ex.scalar(ctx, e, f"for `{p.name}` of `{kernel.name}`"), want.dtype, e.span
+                )
             else:
                 tensors[p.name] = self._tensor(kernel, tensor, e)
         self._distinct(step, expanded, tensors)
@@ -186,7 +198,9 @@ class _Expansion:
         for g in expanded.guards:
             if g.expr is not None:
                 inner = substitute(g.expr, {**dims, **scalars})
-                self.guards.setdefault(inner, g.model_copy(update={"expr": inner, "text": f"{g.text} (of {kernel.name})"}))
+                self.guards.setdefault(
+                    inner, g.model_copy(update={"expr": inner, "text": f"{g.text} (of {kernel.name})"})
+                )
         return Launch(kernel=expanded, tensors=tensors, scalars=scalars, dims=dims, span=step.span)
 
     def _expanded(self, step: s.Step, kernel: s.Kernel) -> x.Kernel:
@@ -215,10 +229,14 @@ class _Expansion:
         storage = ctx.storages.get(e.name) if isinstance(e, s.Name) else None
         if storage is None:
             ex.typed(ctx, e)  # an unknown name is reported as such
-            ctx.refuse("T011", f"`{want.name}` of `{kernel.name}` is a tensor", e.span, help="pass a parameter or a `temp`")
+            ctx.refuse(
+                "T011", f"`{want.name}` of `{kernel.name}` is a tensor", e.span, help="pass a parameter or a `temp`"
+            )
         name = storage.name
         if storage.dtype != want.dtype:
-            ctx.refuse("T005", f"`{name}` is {storage.dtype}, and `{want.name}` of `{kernel.name}` is {want.dtype}", e.span)
+            ctx.refuse(
+                "T005", f"`{name}` is {storage.dtype}, and `{want.name}` of `{kernel.name}` is {want.dtype}", e.span
+            )
         if len(storage.extents) != len(want.shape):
             ctx.refuse(
                 "T006",
@@ -226,7 +244,12 @@ class _Expansion:
                 e.span,
             )
         if want.direction != "in" and storage.direction == "in":
-            ctx.refuse("O504", f"`{kernel.name}` writes `{want.name}`, and `{name}` is an input", e.span, help="declare it `out` or `inout`")
+            ctx.refuse(
+                "O504",
+                f"`{kernel.name}` writes `{want.name}`, and `{name}` is an input",
+                e.span,
+                help="declare it `out` or `inout`",
+            )
         if want.direction != "out" and name not in self.written and (name in self.temps or storage.direction == "out"):
             ctx.refuse(
                 "D209",
@@ -243,7 +266,10 @@ class _Expansion:
             others = [n for n, passed in tensors.items() if passed == tensors[t.name] and n != t.name]
             if t.direction != "in" and others:
                 self.ctx.refuse(
-                    "D203", f"`{tensors[t.name]}` is passed twice to `{kernel.name}`, which writes it", step.span, help="use a `temp`"
+                    "D203",
+                    f"`{tensors[t.name]}` is passed twice to `{kernel.name}`, which writes it",
+                    step.span,
+                    help="use a `temp`",
                 )
 
     def _dims(self, step: s.Step, kernel: x.Kernel, tensors: dict[str, str]) -> dict[str, Expr]:
@@ -274,4 +300,3 @@ class _Expansion:
 def _may_agree(a: Expr, b: Expr) -> bool:
     """Extents that are different expressions may still be equal: the launch decides. Two different dims are not."""
     return not (isinstance(a, Sym) and isinstance(b, Sym))
-

@@ -14,8 +14,8 @@ from cake.diagnostics import Span
 from cake.expand.show_program import Lines, statements, walk
 from cake.facts.show import show
 from cake.ir import expanded as x
-from cake.ir.sequences import Sequence as Steps
 from cake.ir.dtypes import DTYPES
+from cake.ir.sequences import Sequence as Steps
 from cake.ir.targets import TARGETS
 
 COMMENT = 76

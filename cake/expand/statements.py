@@ -99,7 +99,9 @@ def layout_of(ctx: RoleContext, attrs: tuple[s.Attr, ...], span: Span) -> Layout
     found: Layout | None = None
     for a in attrs:
         if a.name not in ("frag", "rowwise", "spread"):
-            ctx.refuse("T015", f"a register tile has a layout, not `{a.name}`", a.span, help="frag, rowwise or spread(v)")
+            ctx.refuse(
+                "T015", f"a register tile has a layout, not `{a.name}`", a.span, help="frag, rowwise or spread(v)"
+            )
         if found is not None:
             ctx.refuse("T015", "a register tile has one layout", a.span)
         if a.name == "spread":
@@ -146,7 +148,9 @@ def declare(ctx: RoleContext, stmt: s.Declare) -> None:
     if isinstance(bound, TileVar) and bound.type != kind:
         ctx.refuse("T020", f"`{stmt.name}` is already {describe(bound)}", stmt.span, help="use another name")
     if stmt.name in ctx.tiles and ctx.tiles[stmt.name] != kind:
-        ctx.refuse("T020", f"`{stmt.name}` is already a tile {ctx.tiles[stmt.name]}", stmt.span, help="use another name")
+        ctx.refuse(
+            "T020", f"`{stmt.name}` is already a tile {ctx.tiles[stmt.name]}", stmt.span, help="use another name"
+        )
     check_name(ctx, stmt.name, stmt.span)
     ctx.tiles[stmt.name] = kind
     ctx.env[stmt.name] = TileVar(stmt.name, kind)

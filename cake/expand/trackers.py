@@ -32,7 +32,12 @@ def declare(ctx: RoleContext, stmt: s.Declare) -> None:
     if function not in KINDS:
         ctx.not_built(f"the tracker `{function}`", stmt.span)
     if stmt.value is not None:
-        ctx.refuse("T020", "a tracker has no initial value", stmt.value.span, help=f"write `{stmt.name}.clear()` where it starts")
+        ctx.refuse(
+            "T020",
+            "a tracker has no initial value",
+            stmt.value.span,
+            help=f"write `{stmt.name}.clear()` where it starts",
+        )
     if len(stmt.type.dims) != 1:
         ctx.refuse("T015", f"`{function}` takes the number of rows", stmt.type.span, help=f"write `{function}[64]`")
     rows = ex.constant_int(ctx, stmt.type.dims[0], "the rows of a tracker")
@@ -85,7 +90,9 @@ def method(ctx: RoleContext, callee: TrackerMethod, e: s.Call) -> Value | None:
             add(ctx, callee.tracker, e)
             return None
         case "take":
-            ctx.refuse("T011", "`take` gives two results", e.span, help=f"write `value, column = {callee.tracker.name}.take()`")
+            ctx.refuse(
+                "T011", "`take` gives two results", e.span, help=f"write `value, column = {callee.tracker.name}.take()`"
+            )
     ctx.refuse("T014", f"a tracker has `clear`, `add` and `take`, not `{callee.name}`", e.span)
 
 

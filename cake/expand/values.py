@@ -85,13 +85,13 @@ class Reference:
     def shape(self) -> tuple[int, ...]:
         """The kept axes of a block view, in source order, transposition applied."""
         kept = tuple(s.size for s in self.subs if isinstance(s, x.Range))
-        return kept[:-2] + (kept[-1], kept[-2]) if self.transposed and len(kept) > 1 else kept
+        return (*kept[:-2], kept[-1], kept[-2]) if self.transposed and len(kept) > 1 else kept
 
     @property
     def axes(self) -> tuple[int, ...]:
         """Which axis of the storage each kept axis is, transposition applied."""
         kept = tuple(i for i, s in enumerate(self.subs) if isinstance(s, x.Range))
-        return kept[:-2] + (kept[-1], kept[-2]) if self.transposed and len(kept) > 1 else kept
+        return (*kept[:-2], kept[-1], kept[-2]) if self.transposed and len(kept) > 1 else kept
 
     @property
     def ref(self) -> x.Ref:

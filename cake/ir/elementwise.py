@@ -36,7 +36,10 @@ class Elementwise:
     ftz: bool = False
 
 
-_EXACT = "IEEE 754 round to nearest even, subnormals kept; a multiply and an add may contract to one fma, which moves the sum by half an ulp of the product"
+_EXACT = (
+    "IEEE 754 round to nearest even, subnormals kept; a multiply and an add may contract to one fma, which moves the sum by "
+    "half an ulp of the product"
+)
 _ZEROS = "exact; NaN wins, and of two zeros min takes -0 and max +0 (min.NaN.f32, max.NaN.f32)"
 _INTEGER = "exact where the result fits the type (else undefined)"
 
@@ -114,6 +117,13 @@ ELEMENTWISE: dict[str, Elementwise] = {
         Elementwise("rsqrt", 1, "float", "same", 3, "rsqrt.approx.ftz.f32: relative error 2^-22.9", ftz=True),
         Elementwise("sqrt", 1, "float", "same", 3, "sqrt.approx.ftz.f32: relative error 2^-23", ftz=True),
         Elementwise("tanh", 1, "float", "same", 8193, "tanh.approx.f32: relative error 2^-11; subnormals kept"),
-        Elementwise("erf", 1, "float", "same", 3, "CUDA math library erff: 2 ulp (CUDA C++ Programming Guide); the reference rounds"),
+        Elementwise(
+            "erf",
+            1,
+            "float",
+            "same",
+            3,
+            "CUDA math library erff: 2 ulp (CUDA C++ Programming Guide); the reference rounds",
+        ),
     )
 }

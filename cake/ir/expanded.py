@@ -92,8 +92,8 @@ class Node(Record):
 
 
 class For(Node):
-    """``for var in range(lo, hi, step)``; the step may be a scalar that the body sets (tiles drawn as it goes). ``role`` says what it walks: the CTA's tiles or a written range; ``piece`` is the
-    ordinal of a split loop's piece."""
+    """``for var in range(lo, hi, step)``; the step may be a scalar that the body sets (tiles drawn as it goes). ``role`` says
+    what it walks: the CTA's tiles or a written range; ``piece`` is the ordinal of a split loop's piece."""
 
     kind: Literal["for"] = "for"
     var: str

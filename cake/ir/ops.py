@@ -374,14 +374,33 @@ SYNC: dict[str, SyncRow] = {
     row.kind: row
     for row in (
         SyncRow("init", "initialise mbarriers", "mbarrier.init.shared::cta.b64", "9.7.13.15.9 mbarrier.init"),
-        SyncRow("wait", "wait for a phase of an mbarrier", "mbarrier.try_wait.parity", "9.7.13.15.16 mbarrier.try_wait"),
-        SyncRow("arrive", "arrive on an mbarrier, announce bytes", "mbarrier.arrive[.expect_tx]", "9.7.13.15.13 mbarrier.arrive"),
+        SyncRow(
+            "wait", "wait for a phase of an mbarrier", "mbarrier.try_wait.parity", "9.7.13.15.16 mbarrier.try_wait"
+        ),
+        SyncRow(
+            "arrive",
+            "arrive on an mbarrier, announce bytes",
+            "mbarrier.arrive[.expect_tx]",
+            "9.7.13.15.13 mbarrier.arrive",
+        ),
         SyncRow("named", "named barrier", "barrier.cta.sync / .arrive", "9.7.13.1 barrier.cta"),
         SyncRow("cluster", "cluster barrier", "barrier.cluster.arrive / .wait", "9.7.13.4 barrier.cluster"),
         SyncRow("syncwarp", "order the lanes of a warp", "bar.warp.sync", "9.7.13.2 bar.warp.sync"),
-        SyncRow("fence", "order between proxies or threads", "fence.proxy.async / wgmma.fence / fence", "9.7.13.5 membar, fence"),
-        SyncRow("commit", "close a group", "wgmma.commit_group / cp.async.bulk.commit_group", "9.7.15.6.1 wgmma.commit_group"),
-        SyncRow("gwait", "wait for groups", "wgmma.wait_group / cp.async.bulk.wait_group", "9.7.15.6.2 wgmma.wait_group"),
+        SyncRow(
+            "fence",
+            "order between proxies or threads",
+            "fence.proxy.async / wgmma.fence / fence",
+            "9.7.13.5 membar, fence",
+        ),
+        SyncRow(
+            "commit",
+            "close a group",
+            "wgmma.commit_group / cp.async.bulk.commit_group",
+            "9.7.15.6.1 wgmma.commit_group",
+        ),
+        SyncRow(
+            "gwait", "wait for groups", "wgmma.wait_group / cp.async.bulk.wait_group", "9.7.15.6.2 wgmma.wait_group"
+        ),
         SyncRow("setmaxnreg", "move registers between roles", "setmaxnreg.sync.aligned.u32", "9.7.20.5 setmaxnreg"),
         SyncRow("exit", "the role ends", "exit", "9.7.12.6 exit"),
     )

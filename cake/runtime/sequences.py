@@ -37,9 +37,7 @@ class LoadedSequence:
         self.__name__ = self.sequence.name
         loaded: dict[str, LoadedKernel] = {}
         own = {s.name for s in self.sequence.scalars}
-        self.steps = tuple(
-            loaded.setdefault(a.kernel_hash, LoadedKernel(a, driver=driver)) for a in artifact.artifacts
-        )
+        self.steps = tuple(loaded.setdefault(a.kernel_hash, LoadedKernel(a, driver=driver)) for a in artifact.artifacts)
         self._plans = tuple(
             tuple(_argument(step.tensors.get(n), step.scalars.get(n), own) for n in kernel.signature)
             for step, kernel in zip(self.sequence.steps, self.steps, strict=True)
@@ -53,7 +51,9 @@ class LoadedSequence:
     def __repr__(self) -> str:
         return f"<cake sequence {describe(self.sequence)} for {self.sequence.target}>"
 
-    def __call__(self, *args: Any, workspace: Mapping[str, Any] | None = None, stream: Any = None, **kwargs: Any) -> None:
+    def __call__(
+        self, *args: Any, workspace: Mapping[str, Any] | None = None, stream: Any = None, **kwargs: Any
+    ) -> None:
         """Check the arguments of every kernel, then launch them in order; returns without waiting."""
         named = self._named(args, kwargs)
         key = self._key(named)
@@ -102,7 +102,9 @@ class LoadedSequence:
             )
         zero = {t.name for t in self.sequence.temps if t.zero}
         return {
-            name: (torch.zeros if name in zero else torch.empty)(shape, dtype=torch_dtype(torch, dtype), device=first.device)
+            name: (torch.zeros if name in zero else torch.empty)(
+                shape, dtype=torch_dtype(torch, dtype), device=first.device
+            )
             for name, (shape, dtype) in shapes.items()
         }
 
@@ -151,9 +153,7 @@ class LoadedSequence:
             values = binding.bind(self.sequence, shapes, dtypes, {n: v for n, v in named.items() if n not in tensors})
         except CakeError as e:
             way_out = f"call {describe(self.sequence)}"
-            raise CakeError(
-                *(d if d.help else d.model_copy(update={"help": way_out}) for d in e.diagnostics)
-            ) from None
+            raise CakeError(*(d if d.help else d.model_copy(update={"help": way_out}) for d in e.diagnostics)) from None
         return None if binding.empty_launch(self.sequence, shapes) else values
 
     def _refuse(self, message: str, help: str) -> CakeError:

@@ -30,7 +30,21 @@ BINARY = {
     "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
 }  # fmt: skip
 GROUPS = ("Group1", "Group2", "Group4", "Group8")
-TYPES = {"int", "float", "bool", "uint32_t", "uint16_t", "uint8_t", "int64_t", "Best4", *GROUPS, "Cursor", "bf16", "f16", "e4m3"}
+TYPES = {
+    "int",
+    "float",
+    "bool",
+    "uint32_t",
+    "uint16_t",
+    "uint8_t",
+    "int64_t",
+    "Best4",
+    *GROUPS,
+    "Cursor",
+    "bf16",
+    "f16",
+    "e4m3",
+}
 
 
 def tokens(text: str) -> list[str]:

@@ -443,7 +443,11 @@ def _draw(target: str) -> x.Kernel:
         x.Op(
             op="draw",
             executor="one",
-            operands={"dst": sym("n"), "counter": x.Ref(base="y", subs=(x.Point(at=integer(0)), x.Point(at=integer(0)))), "last": integer(7)},
+            operands={
+                "dst": sym("n"),
+                "counter": x.Ref(base="y", subs=(x.Point(at=integer(0)), x.Point(at=integer(0)))),
+                "last": integer(7),
+            },
         ),
         x.Op(
             op="store",

@@ -102,9 +102,21 @@ def test_misuse(case: Case) -> None:
 
 def test_a_kept_handle_is_read_an_iteration_later() -> None:
     """linger(2): one more release lies between."""
-    text = source("f = load(s.h[rows(v)])", " linger(2)").replace(
-        "            for j in range(M // 4):\n                s = p.wait()",
-        "            old = p.wait()\n            p.release()\n            for j in range(1, M // 4):\n                s = p.wait()",
-    ).replace("f = load(s.h[rows(v)])", "f = load(old.h[rows(v)])\n                old = s")
+    text = (
+        source("f = load(s.h[rows(v)])", " linger(2)")
+        .replace(
+            "            for j in range(M // 4):\n                s = p.wait()",
+            "            old = p.wait()\n            p.release()\n            for j in range(1, M // 4):\n                s = p.wait()",
+        )
+        .replace("f = load(s.h[rows(v)])", "f = load(old.h[rows(v)])\n                old = s")
+    )
     assert check_text(text) == []
-    check(Case("kept", "D212", text.replace("old.h[rows(v)])", "old.h[rows(v)])  # here").replace("linger(2)", "linger(1)"), ("linger",), alone=False))
+    check(
+        Case(
+            "kept",
+            "D212",
+            text.replace("old.h[rows(v)])", "old.h[rows(v)])  # here").replace("linger(2)", "linger(1)"),
+            ("linger",),
+            alone=False,
+        )
+    )

@@ -1,6 +1,6 @@
 """What a kernel takes of the hardware: shared memory, registers, threads, barrier ids, and their limits."""
 
-# ruff: noqa: E501 (a case is a line)
+
 
 from __future__ import annotations
 
@@ -13,14 +13,42 @@ from tests.expand.kernels import GOOD_MATH, expand, found, ring, rows
 ROLES = "role load: warps 4, registers {}\nrole math[2]: warps 4, registers {}"
 
 CASES = [
-    Case("shared memory", "W701", ring(pipeline="pipeline p[29] load -> math:\n    a: bf16[64, 64] swizzle(128)"), ("232,448", "238,032")),
+    Case(
+        "shared memory",
+        "W701",
+        ring(pipeline="pipeline p[29] load -> math:\n    a: bf16[64, 64] swizzle(128)"),
+        ("232,448", "238,032"),
+    ),
     Case("register pool", "W702", ring(roles=ROLES.format(40, 240) + "  # here"), ("66,560", "64,512")),
     Case("register step", "W702", ring(roles=ROLES.format(40, 225) + "  # here"), ("225", "steps of 8")),
-    Case("registers of some", "W702", ring(roles="role load: warps 4, registers 40\nrole math: warps 4  # here"), ("every role",)),
-    Case("named barriers", "W705", ring(roles="role load: warps 1\nrole math[15]: warps 2", math="sync()\nsync(math)\n" + GOOD_MATH.replace("    f = ldmatrix(s.a)\n", "")), ("17", "16")),
+    Case(
+        "registers of some",
+        "W702",
+        ring(roles="role load: warps 4, registers 40\nrole math: warps 4  # here"),
+        ("every role",),
+    ),
+    Case(
+        "named barriers",
+        "W705",
+        ring(
+            roles="role load: warps 1\nrole math[15]: warps 2",
+            math="sync()\nsync(math)\n" + GOOD_MATH.replace("    f = ldmatrix(s.a)\n", ""),
+        ),
+        ("17", "16"),
+    ),
     Case("threads", "W706", ring(roles="role load: warps 4\nrole math[8]: warps 4"), ("1152", "1024")),
-    Case("budget on Ampere", "W711", rows("pass").replace("sm_90a", "sm_80").replace("warps 4", "warps 4, registers 40  # here"), ("setmaxnreg", "sm_80")),
-    Case("budget of a warp", "C602", ring(roles="role load: warps 1, registers 40  # here\nrole math: warps 4, registers 232"), ("`load`", "warpgroups")),
+    Case(
+        "budget on Ampere",
+        "W711",
+        rows("pass").replace("sm_90a", "sm_80").replace("warps 4", "warps 4, registers 40  # here"),
+        ("setmaxnreg", "sm_80"),
+    ),
+    Case(
+        "budget of a warp",
+        "C602",
+        ring(roles="role load: warps 1, registers 40  # here\nrole math: warps 4, registers 232"),
+        ("`load`", "warpgroups"),
+    ),
 ]
 
 

@@ -90,19 +90,61 @@ CASES = [
     Case("unknown name", "T001", step("total(y, s)", "total(z, s)  # here"), ("`z`",), alone=False),
     Case("scalar for a tensor", "T011", step("total(y, s)", "total(by, s)  # here"), ("tensor",), alone=False),
     Case("tensor for a scalar", "T011", step("scale(x, by, y)", "scale(x, x, y)  # here"), ("by",), alone=False),
-    Case("dtype", "T005", step("temp y: f32[M, D]", "temp y: bf16[M, D]").replace("total(y, s)", "total(y, s)").replace("scale(x, by, y)", "scale(x, by, y)  # here"), ("bf16",), alone=False),
-    Case("axes", "T006", step("temp y: f32[M, D]", "temp y: f32[M]").replace("scale(x, by, y)", "scale(x, by, y)  # here"), ("axes",), alone=False),
-    Case("extent", "T006", step("temp y: f32[M, D]", "temp y: f32[M, 2 * D]").replace("scale(x, by, y)", "scale(x, by, y)  # here"), ("axis 1",), alone=False),
-    Case("other dim", "T006", step("scale(x, by, y)", "scale(x, by, y)  # here", params="x: f32[M, D], z: f32[N], by: f32, out s: f32[M]").replace("temp y: f32[M, D]", "temp y: f32[N, D]"), ("axis 0",), alone=False),
+    Case(
+        "dtype",
+        "T005",
+        step("temp y: f32[M, D]", "temp y: bf16[M, D]")
+        .replace("total(y, s)", "total(y, s)")
+        .replace("scale(x, by, y)", "scale(x, by, y)  # here"),
+        ("bf16",),
+        alone=False,
+    ),
+    Case(
+        "axes",
+        "T006",
+        step("temp y: f32[M, D]", "temp y: f32[M]").replace("scale(x, by, y)", "scale(x, by, y)  # here"),
+        ("axes",),
+        alone=False,
+    ),
+    Case(
+        "extent",
+        "T006",
+        step("temp y: f32[M, D]", "temp y: f32[M, 2 * D]").replace("scale(x, by, y)", "scale(x, by, y)  # here"),
+        ("axis 1",),
+        alone=False,
+    ),
+    Case(
+        "other dim",
+        "T006",
+        step(
+            "scale(x, by, y)", "scale(x, by, y)  # here", params="x: f32[M, D], z: f32[N], by: f32, out s: f32[M]"
+        ).replace("temp y: f32[M, D]", "temp y: f32[N, D]"),
+        ("axis 0",),
+        alone=False,
+    ),
     Case("writes an input", "O504", step("total(y, s)", "total(y, s)\n    scale(y, by, x)  # here"), ("input",)),
-    Case("read before written", "D209", step("scale(x, by, y)\n    ", ""). replace("total(y, s)", "total(y, s)  # here"), ("no step",)),
+    Case(
+        "read before written",
+        "D209",
+        step("scale(x, by, y)\n    ", "").replace("total(y, s)", "total(y, s)  # here"),
+        ("no step",),
+    ),
     Case("twice", "D203", step("scale(x, by, y)", "scale(x, by, y)\n    scale(y, by, y)  # here"), ("twice",)),
-    Case("output unwritten", "O501", step("    total(y, s)\n", "", params="x: f32[M, D], by: f32, out s: f32[M]"), ("`s`",)),
+    Case(
+        "output unwritten",
+        "O501",
+        step("    total(y, s)\n", "", params="x: f32[M, D], by: f32, out s: f32[M]"),
+        ("`s`",),
+    ),
     Case("constant of no kernel", "T001", step("total(y, s)", "total(y, s, WARP=2)  # here"), ("WARPS",), alone=False),
     Case("value outside the set", "T009", step("total(y, s)", "total(y, s, WARPS=4)"), ("4",), alone=False),
-    Case("attribute", "T015", step("temp y: f32[M, D]", "temp y: f32[M, D] swizzle(128)  # here"), ("zero",), alone=False),
+    Case(
+        "attribute", "T015", step("temp y: f32[M, D]", "temp y: f32[M, D] swizzle(128)  # here"), ("zero",), alone=False
+    ),
     Case("scalar workspace", "T015", step("temp y: f32[M, D]", "temp y: f32  # here"), ("shape",), alone=False),
-    Case("twice declared", "T002", step("temp y: f32[M, D]", "temp y: f32[M, D]\n    temp x: f32[M]  # here"), ("`x`",)),
+    Case(
+        "twice declared", "T002", step("temp y: f32[M, D]", "temp y: f32[M, D]\n    temp x: f32[M]  # here"), ("`x`",)
+    ),
 ]
 
 

@@ -19,7 +19,12 @@ store(y[rows(top)], top)
 
 def follow(body: str = BODY, head: str = HEAD) -> str:
     """A kernel that follows the columns of x in four tiles."""
-    lines = ["kernel k(x: f32[64, 256], out y: f32[64]) for sm_90a:", "    tiles once:", "        i in 1", "    role math: warps 4"]
+    lines = [
+        "kernel k(x: f32[64, 256], out y: f32[64]) for sm_90a:",
+        "    tiles once:",
+        "        i in 1",
+        "    role math: warps 4",
+    ]
     lines += ["    do math:", "        a: f32[64, 64] frag", *("        " + line for line in head.splitlines())]
     lines += ["        for t in tiles:", *("            " + line for line in body.strip().splitlines())]
     return "\n".join(lines) + "\n"
@@ -29,7 +34,10 @@ def test_expansion() -> None:
     """Two tiles of partial values; a statement an `add`; two reductions at the end."""
     kernel = expand_text(follow())
     math = role(kernel, "math")
-    assert {n: str(math.tiles[n]) for n in ("best.top", "best.col")} == {"best.top": "f32[64, 4] frag", "best.col": "i32[64, 4] frag"}
+    assert {n: str(math.tiles[n]) for n in ("best.top", "best.col")} == {
+        "best.top": "f32[64, 4] frag",
+        "best.col": "i32[64, 4] frag",
+    }
     ops = [n for n in flat(math.body) if n.kind == "op"]
     assert [n.op for n in ops] == ["assign", "assign", "load", "track", "reduce", "reduce", "assign", "assign", "store"]
     track = next(n for n in ops if n.op == "track")
@@ -37,25 +45,67 @@ def test_expansion() -> None:
 
 
 CASES = [
-    Case("not cleared", "T010", follow(BODY.replace("best.clear()", "pass").replace("64 * j)\ntop", "64 * j)  # here\ntop")), ("clear",), alone=False),
+    Case(
+        "not cleared",
+        "T010",
+        follow(BODY.replace("best.clear()", "pass").replace("64 * j)\ntop", "64 * j)  # here\ntop")),
+        ("clear",),
+        alone=False,
+    ),
     Case("take of nothing", "T010", follow("top, at = best.take()  # here\nstore(y[rows(top)], top)"), ("clear",)),
-    Case("cleared on one path", "T010", follow("if t.i > 0:\n    best.clear()\nbest.add(a, 0)  # here", HEAD.replace("best", "b") + "\na2: f32[64, 64] frag\n" + HEAD), ("clear", "a"), alone=False),
+    Case(
+        "cleared on one path",
+        "T010",
+        follow(
+            "if t.i > 0:\n    best.clear()\nbest.add(a, 0)  # here",
+            HEAD.replace("best", "b") + "\na2: f32[64, 64] frag\n" + HEAD,
+        ),
+        ("clear", "a"),
+        alone=False,
+    ),
     Case("value", "T020", follow(head=HEAD + " = 0.0  # here"), ("initial",), alone=False),
     Case("shape", "T015", follow(head="best: argmax[64, 64] frag  # here"), ("argmax[64]",), alone=False),
     Case("rows", "T015", follow(head="best: argmax[48] frag  # here"), ("48",), alone=False),
     Case("no layout", "T015", follow(head="best: argmax[64] group(4)  # here"), ("frag",), alone=False),
     Case("group", "T015", follow(head="best: argmax[64] frag group(3)  # here"), ("1, 2, 4 or 8",), alone=False),
-    Case("other attribute", "T015", follow(head="best: argmax[64] frag swizzle(128)  # here"), ("swizzle",), alone=False),
+    Case(
+        "other attribute", "T015", follow(head="best: argmax[64] frag swizzle(128)  # here"), ("swizzle",), alone=False
+    ),
     Case("topk", "T099", follow(head="best: topk[64, 8] frag group(4)  # here"), ("topk",), alone=False),
     Case("method", "T014", follow(BODY.replace("best.clear()", "best.reset()  # here")), ("reset",), alone=False),
-    Case("one result", "T011", follow(BODY.replace("top, at = best.take()", "top = best.take()  # here")), ("two results",)),
-    Case("three results", "T003", follow(BODY.replace("top, at =", "top, at, more =").replace("take()", "take()  # here")), ("take",)),
+    Case(
+        "one result",
+        "T011",
+        follow(BODY.replace("top, at = best.take()", "top = best.take()  # here")),
+        ("two results",),
+    ),
+    Case(
+        "three results",
+        "T003",
+        follow(BODY.replace("top, at =", "top, at, more =").replace("take()", "take()  # here")),
+        ("take",),
+    ),
     Case("as a value", "T011", follow(BODY.replace("top, at = best.take()", "top = best  # here")), ("tracker",)),
     Case("take of a tile", "T014", follow(BODY.replace("best.take()", "a.take()  # here")), ("take",)),
     Case("columns", "T015", follow(BODY.replace("a, 64 * j)", "a[:, 0 : 8], 64 * j)  # here")), ("group(2)",)),
-    Case("dtype", "T005", follow(BODY.replace("best.add(a,", "best.add(bf16(a),").replace("64 * j)\ntop", "64 * j)  # here\ntop")), ("f32",)),
-    Case("height", "T006", follow(BODY.replace("best.add(a, 64 * j)", "best.add(a, 64 * j)  # here"), head="best: argmax[128] frag group(4)"), ("128",), alone=False),
-    Case("first column", "T011", follow(BODY.replace("best.add(a, 64 * j)", "best.add(a, a)  # here")), ("first column",)),
+    Case(
+        "dtype",
+        "T005",
+        follow(BODY.replace("best.add(a,", "best.add(bf16(a),").replace("64 * j)\ntop", "64 * j)  # here\ntop")),
+        ("f32",),
+    ),
+    Case(
+        "height",
+        "T006",
+        follow(
+            BODY.replace("best.add(a, 64 * j)", "best.add(a, 64 * j)  # here"), head="best: argmax[128] frag group(4)"
+        ),
+        ("128",),
+        alone=False,
+    ),
+    Case(
+        "first column", "T011", follow(BODY.replace("best.add(a, 64 * j)", "best.add(a, a)  # here")), ("first column",)
+    ),
     Case("arguments", "T003", follow(BODY.replace("best.add(a, 64 * j)", "best.add(a)  # here")), ("first_column",)),
 ]
 
@@ -98,4 +148,9 @@ kernel k(a: bf16[M, 64], b: bf16[64, 64], out y: i32[M]) for sm_90a:
 def test_in_flight() -> None:
     """A tile that a wgmma still writes is not followed."""
     check(Case("in flight", "D206", IN_FLIGHT, ("wgmma.wait(acc)",)))
-    expand_text(IN_FLIGHT.replace("            best.add(acc, 0)  # here\n            wgmma.wait(acc)", "            wgmma.wait(acc)\n            best.add(acc, 0)"))
+    expand_text(
+        IN_FLIGHT.replace(
+            "            best.add(acc, 0)  # here\n            wgmma.wait(acc)",
+            "            wgmma.wait(acc)\n            best.add(acc, 0)",
+        )
+    )

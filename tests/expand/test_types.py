@@ -1,6 +1,6 @@
 """Refusals of types: names, dtypes, shapes, layouts, subscripts, reductions, element moves and their proofs."""
 
-# ruff: noqa: E501 (a case is a line)
+
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ CASES = [
     Case("tile index hidden", "T002", row("x = v  # here"), ("`x`", "tensor")),
     Case("arguments missing", "T003", row("store(y[t.r, cols(v)])  # here"), ("`value`", "store(")),
     Case("arguments too many", "T003", row("u = exp2(v, v)  # here"), ("`exp2`", "1")),
-    Case("argument misspelt", "T003", row("u = load(x[t.r, cols(v)], wher=cols(v) < N)  # here"), ("`wher`", "`where=`")),
+    Case(
+        "argument misspelt", "T003", row("u = load(x[t.r, cols(v)], wher=cols(v) < N)  # here"), ("`wher`", "`where=`")
+    ),
     Case("argument twice", "T003", row("u = exp2(v, x=v)  # here"), ("`x`",)),
     Case("hint", "T003", row("u = load(x[t.r, cols(v)], where=cols(v) < N, l2=stream)  # here"), ("evict_first",)),
     Case("several targets", "T003", row("a, b = max(v, axis=1)  # here"), ("`argmax`",)),
@@ -42,7 +44,12 @@ CASES = [
     Case("condition of where", "T005", row("u = where(v, v, 0.0)  # here"), ("`where`", "f32")),
     Case("arithmetic on bool", "T005", row("u = (v > 0.0) + (v > 1.0)  # here"), ("bool",)),
     Case("arithmetic on a bool literal", "T005", row("q = True + 1  # here"), ("`+`", "True")),
-    Case("stored in another type", "T005", row("store(y[t.r, cols(v)], bf16(v), where=cols(v) < N)  # here"), ("`y`", "f32(…)")),
+    Case(
+        "stored in another type",
+        "T005",
+        row("store(y[t.r, cols(v)], bf16(v), where=cols(v) < N)  # here"),
+        ("`y`", "f32(…)"),
+    ),
     Case("mask of numbers", "T005", row("store(y[t.r, cols(v)], v, where=cols(v))  # here"), ("`where=`",)),
     Case("subscript of a float", "T005", row("u = load(o[1.0])  # here", params=MORE), ("subscript", "f32")),
     Case("index tile of floats", "T005", row("u = load(x[t.r, v])  # here"), ("index tile", "f32")),
@@ -51,11 +58,33 @@ CASES = [
     Case("bound of a float", "T005", row("for i in range(1.0):  # here\n    pass"), ("integer",)),
     Case("no broadcast", "T006", row("w: f32[1, 256] spread(4) = 0.0\nu = v + w  # here"), ("[1, 512]", "[1, 256]")),
     Case("assigned another shape", "T006", row("w: f32[1, 256] spread(4) = 0.0\nw = v  # here"), ("`w`", "[1, 512]")),
-    Case("scalar into a block", "T006", row("store(b[0 : 4], 1.0)  # here", head="where N % 4 == 0\nsmem b: f32[4]".replace("\nsmem b: f32[4]", "")).replace("    role", "    smem b: f32[4]\n    role", 1), ("scalar",)),
+    Case(
+        "scalar into a block",
+        "T006",
+        row(
+            "store(b[0 : 4], 1.0)  # here", head="where N % 4 == 0\nsmem b: f32[4]".replace("\nsmem b: f32[4]", "")
+        ).replace("    role", "    smem b: f32[4]\n    role", 1),
+        ("scalar",),
+    ),
     Case("tile into an element", "T006", row("store(o[t.r], v)  # here", params=MORE), ("one element", "index tiles")),
-    Case("more values than elements", "T006", row("store(o[cols(sum(v, axis=1))], v)  # here", params=MORE), ("[1, 512]",)),
-    Case("more mask than elements", "T006", row("w: f32[1, 1] spread(1) = 0.0\nu = load(o[cols(w)], where=cols(v) < N)  # here", params=MORE), ("predicate",)),
-    Case("one element under many conditions", "T006", row("u = load(o[t.r], where=cols(v) < N)  # here", params=MORE), ("condition", "index tiles")),
+    Case(
+        "more values than elements",
+        "T006",
+        row("store(o[cols(sum(v, axis=1))], v)  # here", params=MORE),
+        ("[1, 512]",),
+    ),
+    Case(
+        "more mask than elements",
+        "T006",
+        row("w: f32[1, 1] spread(1) = 0.0\nu = load(o[cols(w)], where=cols(v) < N)  # here", params=MORE),
+        ("predicate",),
+    ),
+    Case(
+        "one element under many conditions",
+        "T006",
+        row("u = load(o[t.r], where=cols(v) < N)  # here", params=MORE),
+        ("condition", "index tiles"),
+    ),
     Case("two layouts", "T007", row("w: f32[1, 512] spread(2) = 0.0\nu = v + w  # here"), ("spread(4)", "spread(2)")),
     Case("block load", "T007", row("u = load(x[t.r : t.r + 1, 0 : 64])  # here"), ("layout", "ldmatrix")),
     Case("transposed tile", "T007", row("u = v.T  # here"), ("transposed", "shared memory")),
@@ -65,11 +94,23 @@ CASES = [
     Case("value on one path", "T010", row("if t.r > 0:\n    u = v + 1.0\nw = u + 1.0  # here"), ("`u`",)),
     Case("scalar on one path", "T010", row("if t.r > 0:\n    q = 1\nw = q + t.r  # here"), ("`q`",)),
     Case("loop variable after its loop", "T010", row("for i in range(N):\n    pass\nw = i + 1  # here"), ("`i`",)),
-    Case("value of a loop that may not run", "T010", row("for i in range(t.r):\n    q = i\nw = q + 1  # here"), ("`q`",)),
-    Case("index tile of a changed scalar", "T010", row("q = 1\nc = q + cols(v)\nq = 2\nu = load(x[t.r, c], where=c < N)  # here"), ("`c`",)),
+    Case(
+        "value of a loop that may not run", "T010", row("for i in range(t.r):\n    q = i\nw = q + 1  # here"), ("`q`",)
+    ),
+    Case(
+        "index tile of a changed scalar",
+        "T010",
+        row("q = 1\nc = q + cols(v)\nq = 2\nu = load(x[t.r, c], where=c < N)  # here"),
+        ("`c`",),
+    ),
     Case("expression alone", "T011", row("v + 1.0  # here"), ("no effect",)),
     Case("unused result", "T011", row("exp2(v)  # here"), ("not used",)),
-    Case("operation without value", "T011", row("u = store(y[t.r, cols(v)], v, where=cols(v) < N)  # here"), ("no value",)),
+    Case(
+        "operation without value",
+        "T011",
+        row("u = store(y[t.r, cols(v)], v, where=cols(v) < N)  # here"),
+        ("no value",),
+    ),
     Case("tile as a bound", "T011", row("for i in range(v):  # here\n    pass"), ("uniform scalar", "f32[1, 512]")),
     Case("tensor in arithmetic", "T011", row("u = v + x  # here"), ("`x`", "load")),
     Case("index of a scalar", "T011", row("u = cols(t.r)  # here"), ("`cols`",)),
@@ -100,8 +141,15 @@ CASES = [
     Case("tracker", "T099", row("w: topk[64, 8] frag group(4)  # here"), ("`topk`",)),
     Case("element of a tile", "T016", row("u = v[0, 3]  # here"), ("registers",)),
     Case("columns of a spread tile", "T016", row("u = v[:, 0 : 64]  # here"), ("spread",)),
-    Case("slice inside a fragment", "T016", row("w: f32[64, 64] frag = 0.0\nu = w[:, 4 : 12]  # here"), ("multiples of 8",)),
-    Case("slice past the end", "T016", row("w: f32[64, 64] frag = 0.0\nu = w[:, 0 : 72]  # here"), ("0 : 72", "0 : 64")),
+    Case(
+        "slice inside a fragment",
+        "T016",
+        row("w: f32[64, 64] frag = 0.0\nu = w[:, 4 : 12]  # here"),
+        ("multiples of 8",),
+    ),
+    Case(
+        "slice past the end", "T016", row("w: f32[64, 64] frag = 0.0\nu = w[:, 0 : 72]  # here"), ("0 : 72", "0 : 64")
+    ),
     Case("leading index past the end", "T016", row("w: f32[2, 64, 64] frag = 0.0\nu = w[2]  # here"), ("2",)),
     Case("axis", "T017", row("u = sum(v, axis=2)  # here"), ("axes 0", "2")),
     Case("partial values", "T017", row("u = sum(v, axis=1, to=4)  # here"), ("`to=128`",)),
@@ -115,20 +163,65 @@ CASES = [
     Case("split tiles", "T022", rows("pass").replace("in tiles:", "in tiles split(1):  # here"), ("not split",)),
     Case("split with a step", "T022", row("for i in range(0, N, 2) split(1):  # here\n    pass"), ("step 1",)),
     Case("part of the tiles", "T099", rows("pass").replace("in tiles:", "in tiles[0::2]:  # here"), ("tiles",)),
-    Case("rows of a spread tile", "T099", row("w: f32[4, 512] spread(4) = 0.0\nu = sum(w, axis=1)  # here"), ("one row",)),
+    Case(
+        "rows of a spread tile", "T099", row("w: f32[4, 512] spread(4) = 0.0\nu = sum(w, axis=1)  # here"), ("one row",)
+    ),
     Case("reduction along rows", "T099", row("u = sum(v, axis=0)  # here"), ("rows",)),
-    Case("barrier of another role", "C601", row("sync(other)  # here").replace("    do row", "    role other: warps 1\n    do other:\n        pass\n    do row", 1), ("`row`", "`other`")),
+    Case(
+        "barrier of another role",
+        "C601",
+        row("sync(other)  # here").replace(
+            "    do row", "    role other: warps 1\n    do other:\n        pass\n    do row", 1
+        ),
+        ("`row`", "`other`"),
+    ),
     Case("past the end", "O503", rows("v = load(x[t.r, cols(v)])  # here"), ("past axis 1", "`x`", "where=")),
-    Case("below the start", "O503", rows("v = load(x[t.r - 1, cols(v)], where=cols(v) < N)  # here"), ("below axis 0", "t.r - 1")),
-    Case("row past the end", "O503", rows("v = load(x[t.r + 1, cols(v)], where=cols(v) < N)  # here"), ("past axis 0",)),
-    Case("gathered row", "O503", row("j = load(i[t.r])\nv = load(x[j, cols(v)], where=cols(v) < N)  # here", params=MORE), ("below axis 0",)),
-    Case("slice of a buffer", "O503", row("store(b[t.r : t.r + 4], v[:, :])  # here").replace("    role", "    smem b: f32[16]\n    role", 1), ("axis 0", "`b`")),
+    Case(
+        "below the start",
+        "O503",
+        rows("v = load(x[t.r - 1, cols(v)], where=cols(v) < N)  # here"),
+        ("below axis 0", "t.r - 1"),
+    ),
+    Case(
+        "row past the end", "O503", rows("v = load(x[t.r + 1, cols(v)], where=cols(v) < N)  # here"), ("past axis 0",)
+    ),
+    Case(
+        "gathered row",
+        "O503",
+        row("j = load(i[t.r])\nv = load(x[j, cols(v)], where=cols(v) < N)  # here", params=MORE),
+        ("below axis 0",),
+    ),
+    Case(
+        "slice of a buffer",
+        "O503",
+        row("store(b[t.r : t.r + 4], v[:, :])  # here").replace("    role", "    smem b: f32[16]\n    role", 1),
+        ("axis 0", "`b`"),
+    ),
     Case("store past the end", "O503", row("store(y[t.r, cols(v) + 1], v, where=cols(v) < N)  # here"), ("`y`",)),
-    Case("alignment", "O506", odd("v = load(x[t.r, cols(v)], where=cols(v) < N)  # here"), ("4 elements", "N % 4 == 0")),
+    Case(
+        "alignment", "O506", odd("v = load(x[t.r, cols(v)], where=cols(v) < N)  # here"), ("4 elements", "N % 4 == 0")
+    ),
     Case("shifted", "O506", rows("v = load(x[t.r, cols(v) + 1], where=cols(v) + 1 < N)  # here"), ("4 elements",)),
-    Case("part of a vector", "O506", rows("v = load(x[t.r, cols(v)], where=cols(v) < t.r and cols(v) < N)  # here"), ("predicate",)),
-    Case("padding breaks vectors", "O506", row("store(b[0, cols(v)], v)  # here").replace("    role", "    smem b: f32[2, 512] pad(2)\n    role", 1), ("`pad(2)`",)),
-    Case("fragment on Ampere", "W711", rows("w: bf16[64, 64] frag = 0.0\nstmatrix(b, w)  # here").replace("sm_90a", "sm_80").replace("    role", "    smem b: bf16[64, 64]\n    role", 1), ("`stmatrix`", "sm_80")),
+    Case(
+        "part of a vector",
+        "O506",
+        rows("v = load(x[t.r, cols(v)], where=cols(v) < t.r and cols(v) < N)  # here"),
+        ("predicate",),
+    ),
+    Case(
+        "padding breaks vectors",
+        "O506",
+        row("store(b[0, cols(v)], v)  # here").replace("    role", "    smem b: f32[2, 512] pad(2)\n    role", 1),
+        ("`pad(2)`",),
+    ),
+    Case(
+        "fragment on Ampere",
+        "W711",
+        rows("w: bf16[64, 64] frag = 0.0\nstmatrix(b, w)  # here")
+        .replace("sm_90a", "sm_80")
+        .replace("    role", "    smem b: bf16[64, 64]\n    role", 1),
+        ("`stmatrix`", "sm_80"),
+    ),
     Case("wait_until", "T099", row("wait_until(i[t.r], 1)  # here", params=MORE), ("wait_until",)),
     Case("signal", "T099", row("signal(i[t.r], 1)  # here", params=MORE), ("signal",)),
     Case("pdl", "T099", row("pdl.wait()  # here"), ("launch",)),

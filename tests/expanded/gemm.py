@@ -49,7 +49,12 @@ def gemm(bm: int = 128, bn: int = 256, bk: int = 64, stages: int = 4, group: int
         x.Let(name="k0", dtype="i32", value=_i("*", kk, bk)),
         x.Wait(executor="one", barrier="ab.empty", slot=fill, ahead=-1, reason="acquire"),
         x.Arrive(
-            executor="one", barrier="ab.full", slot=fill, form="arrive_expect", bytes=a_bytes + b_bytes, reason="announce"
+            executor="one",
+            barrier="ab.full",
+            slot=fill,
+            form="arrive_expect",
+            bytes=a_bytes + b_bytes,
+            reason="announce",
         ),
         x.Op(
             executor="one",
@@ -188,7 +193,11 @@ def gemm(bm: int = 128, bn: int = 256, bk: int = 64, stages: int = 4, group: int
             x.Tensor(name="b", dtype="bf16", shape=(N, k)),
             x.Tensor(name="c", dtype="bf16", shape=(M, N), direction="out"),
         ),
-        dims=(x.Dim(name="M", tensor="a", axis=0), x.Dim(name="K", tensor="a", axis=1), x.Dim(name="N", tensor="b", axis=0)),
+        dims=(
+            x.Dim(name="M", tensor="a", axis=0),
+            x.Dim(name="K", tensor="a", axis=1),
+            x.Dim(name="N", tensor="b", axis=0),
+        ),
         guards=tuple(div8),
         schedule="persistent",
         positions=positions,
@@ -197,9 +206,37 @@ def gemm(bm: int = 128, bn: int = 256, bk: int = 64, stages: int = 4, group: int
         launch_registers=168,
         shared_bytes=bar_at + 2 * stages * 8,
         buffers=(
-            x.Buffer(name="ab.a", dtype="bf16", shape=(bm, bk), swizzle=128, slots=stages, offset=0, slot_bytes=a_bytes, instance_bytes=0),
-            x.Buffer(name="ab.b", dtype="bf16", shape=(bn, bk), swizzle=128, slots=stages, offset=b_at, slot_bytes=b_bytes, instance_bytes=0),
-            x.Buffer(name="cs.c", dtype="bf16", shape=(64, 64), swizzle=128, slots=2, instances=2, offset=c_at, slot_bytes=8192, instance_bytes=16384),
+            x.Buffer(
+                name="ab.a",
+                dtype="bf16",
+                shape=(bm, bk),
+                swizzle=128,
+                slots=stages,
+                offset=0,
+                slot_bytes=a_bytes,
+                instance_bytes=0,
+            ),
+            x.Buffer(
+                name="ab.b",
+                dtype="bf16",
+                shape=(bn, bk),
+                swizzle=128,
+                slots=stages,
+                offset=b_at,
+                slot_bytes=b_bytes,
+                instance_bytes=0,
+            ),
+            x.Buffer(
+                name="cs.c",
+                dtype="bf16",
+                shape=(64, 64),
+                swizzle=128,
+                slots=2,
+                instances=2,
+                offset=c_at,
+                slot_bytes=8192,
+                instance_bytes=16384,
+            ),
         ),
         barriers=(
             x.Barrier(name="ab.full", count=1, slots=stages, offset=bar_at),
@@ -226,5 +263,3 @@ def gemm(bm: int = 128, bn: int = 256, bk: int = 64, stages: int = 4, group: int
         ),
         roles=(load, math),
     )
-
-

@@ -53,7 +53,9 @@ SNIPPETS = [
 ]
 
 # CAKE_FUZZ_CASES asks for a longer run of each property.
-quick = settings(max_examples=int(os.environ.get("CAKE_FUZZ_CASES", "150")), deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(
+    max_examples=int(os.environ.get("CAKE_FUZZ_CASES", "150")), deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 @quick

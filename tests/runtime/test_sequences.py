@@ -67,7 +67,9 @@ def test_directory(artifact: SequenceArtifact, tmp_path: Path) -> None:
     assert [step["directory"] for step in record["steps"]] == ["0-half_norms", "1-assign"]
     assert [w["name"] for w in record["workspace"]] == ["half"]
     again = read_sequence(tmp_path)
-    assert again.sequence == artifact.sequence and [a.cubin for a in again.artifacts] == [a.cubin for a in artifact.artifacts]
+    assert again.sequence == artifact.sequence and [a.cubin for a in again.artifacts] == [
+        a.cubin for a in artifact.artifacts
+    ]
     (tmp_path / "0-half_norms" / "manifest.json").unlink()
     with pytest.raises(CakeError, match="usable"):
         read_sequence(tmp_path)

@@ -21,7 +21,9 @@ def divergent(kernel: x.Kernel) -> list[Diagnostic]:
         for node in statements(role.body):
             what = _collective(node)
             if what and (node.executor != "lanes" or role.solo):
-                message = f"{what} is executed by one lane of a warp of `{role.name}`; all lanes must execute it together"
+                message = (
+                    f"{what} is executed by one lane of a warp of `{role.name}`; all lanes must execute it together"
+                )
                 said = finding("C601", message, None, help="let every thread of the role execute it")
                 found.append(said.model_copy(update={"span": node.span}))
     return found
