@@ -54,13 +54,14 @@ class Node:
 
 @dataclass
 class Closed:
-    """The outcome of an exploration: findings (none: the graph closed), and its size."""
+    """The outcome of an exploration: findings (none: the graph closed), its size, and the counts of the failing run."""
 
     findings: list[Diagnostic]
     nodes: int
     edges: int
     runs: int
     steps: int
+    failing: dict[str, int] = field(default_factory=dict)
 
 
 def explore(plan: Plan, *, max_steps: int, seconds: float, profile: Any = "conservative") -> Closed:
@@ -82,9 +83,10 @@ class _Exploration:
         self.left = max_steps
         self.deadline = time.process_time() + seconds
         self.nodes: dict[bytes, list[Node]] = {}
-        self.steps = self.runs = self.tried = self.closed = self.count_nodes = 0
+        self.steps = self.runs = self.tried = self.closed = self.count_nodes = self.ended = 0
         self.launch = self.count is not None and self.count.launch and self.tiled
         self.outer: Choice = EMPTY
+        self.walked: list[Choice | None] = []
         self.settled = True
         kernel = plan.kernel
         self.programs = gated(compile_kernel(kernel, frozenset()))
@@ -121,13 +123,20 @@ class _Exploration:
                 return []
             walk = _Walk(self, root, target)
             walk.outer = self.outer
+            before = self.tried, self.ended
             findings = walk.run()
             if findings:
                 return findings
+            if before == (self.tried, self.ended):
+                raise Unfit("two states that should be one behave differently")
             root = root or walk.root
 
     def _closed(self, findings: list[Diagnostic]) -> Closed:
-        return Closed(findings, self.closed, self.tried, self.runs, self.steps)
+        failing: dict[str, int] = {}
+        for name, value in (pair for choice in self.walked if choice for pair in choice):
+            if self.count is not None and name == self.count.name:
+                failing[name] = max(value, failing.get(name, 0))
+        return Closed(findings, self.closed, self.tried, self.runs, self.steps, failing if findings else {})
 
     def _once(self) -> Closed:
         """A kernel with one tile a CTA: every choice is a run."""
@@ -296,11 +305,14 @@ class _Walk:
             self._account()
             if any(d.code == "U906" for d in error.diagnostics):
                 raise Unfit(f"{e.steps} steps and {e.count_nodes} states did not close the graph") from None
+            e.walked = [self.outer, *self.plan]
             self.order.finish(complete=False)
             return [*error.diagnostics, *self.order.findings]
         self._account()
-        if self.at is not None:
+        e.walked = [self.outer, *self.plan]
+        if self.at is not None and not self.at.ended:
             self.at.ended = True
+            e.ended += 1
         return self.order.findings
 
     def _account(self) -> None:

@@ -15,11 +15,11 @@ from cake.ir import expanded as x
 from cake.machine.order.reader import Order
 from cake.machine.run import run
 from cake.verify import report
-from cake.verify.closure import explore
+from cake.verify.closure import Closed, explore
 from cake.verify.launches import Family, Launch, ranges
 from cake.verify.outputs import Coverage, coverage
 from cake.verify.schedules import SEEDS, UNDECIDED, failure
-from cake.verify.skeleton import Unfit, plan
+from cake.verify.skeleton import Plan, Unfit, plan
 from cake.verify.statics import outside
 from cake.verify.verdict import PROVED, Status, Verdict
 
@@ -81,6 +81,8 @@ class _Verifier:
             if not self.done:
                 self.unknown.append(_no_launch(self.kernel))
             claim = None if self.unknown else self._close()
+            if self.findings:
+                return self._failed()
             if claim is None and not self.unknown:
                 self._run(launches, 1 << 30, self.budget.launches)
                 if self.findings:
@@ -160,17 +162,14 @@ class _Verifier:
 
     def _close(self) -> str | None:
         try:
-            closed = explore(plan(self.kernel), max_steps=self.budget.steps, seconds=self.budget.seconds)
+            skeleton = plan(self.kernel)
+            closed = explore(skeleton, max_steps=self.budget.steps, seconds=self.budget.seconds)
         except Unfit as why:
             self.notes.append(f"no proof for all trip counts: {why}")
             return None
         self.runs += closed.runs
         if closed.findings:
-            first = report.choose(closed.findings)[0]
-            self.notes.append(
-                "no proof for all trip counts: some combination of counts and conditions fails, but no launch that was run has "
-                f"it ({first.code}: {first.message})"
-            )
+            self._aim(skeleton, closed)
             return None
         states = f"{closed.nodes} states, " if closed.nodes else ""
         self.notes.append(
@@ -178,6 +177,32 @@ class _Verifier:
             f"{closed.runs} runs); global accesses and outputs: {ranges(self.done)}"
         )
         return PROVED
+
+    def _aim(self, skeleton: Plan, closed: Closed) -> None:
+        """The skeleton fails: find a launch that does so too; else it is open whether there is one."""
+        wanted = {
+            c.leaf: closed.failing[c.name] for c in skeleton.counts if c.leaf is not None and c.name in closed.failing
+        }
+        if self.given is None:
+            self._run(Family(self.kernel).aimed(wanted), 1 << 30, self.budget.launches)
+        if not self.findings and not self.unknown:
+            first = report.choose(closed.findings)[0]
+            counts = ", ".join(f"{n} = {v}" for n, v in wanted.items())
+            self.unknown.append(
+                first.model_copy(
+                    update={
+                        "code": "U904",
+                        "message": f"some combination of trip counts and conditions fails, and no launch was found that has it: "
+                        f"{first.message}",
+                        "contract": report.CONTRACTS.get(first.code),
+                        "facts": (
+                            f"the finding is {first.code}",
+                            *((f"with {counts}",) if counts else ()),
+                            *first.facts,
+                        ),
+                    }
+                )
+            )
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,8 @@ from cake.verify.control import LOAD, leaves, linear, sites
 MAX_ELEMENTS = 1 << 22
 """Elements of all tensors of a launch together."""
 
-SCALES = (64, 8, 1)
+MAX_TRIPS = 200
+"""Trip counts beyond this are not run."""
 
 
 @dataclass
@@ -53,11 +54,13 @@ class Family:
         self.limits: dict[str, set[int]] = {}
         self.control: set[str] = set()
         self.trips: set[str] = set()
+        self.indices: set[str] = set()
         for site in sites(kernel):
             if isinstance(site.node, x.For):
                 for e in site.exprs:
                     self._scan(e)
                     self.trips |= leaves(e) if site.node.role != "tiles" else set()
+                self.indices.add(site.node.var)
             else:
                 for e in site.exprs:
                     self._scan(e)
@@ -141,31 +144,57 @@ class Family:
 
     def launches(self) -> Iterator[Launch]:
         """First a few that differ in everything, then a grid over each trip count and number of tiles."""
+        yield from self._distinct(self._wanted())
+
+    def aimed(self, wanted: dict[str, int]) -> Iterator[Launch]:
+        """Launches where some dims or scalars have given values: one tile and several."""
+        yield from self._distinct(({**self._tiles(q), **wanted}, 1, q) for q in (1, 2, 3, 5, 8))
+
+    def _distinct(self, wanted: Iterable[tuple[dict[str, int], int, int]]) -> Iterator[Launch]:
         seen: set[str] = set()
-        for wanted in self._wanted():
-            launch = self._launch(*wanted)
+        for one in wanted:
+            launch = self._launch(*one)
             if launch is not None and launch.text not in seen:
                 seen.add(launch.text)
                 yield launch
 
+    def _names(self) -> list[str]:
+        """Dims and integer scalars that can be chosen."""
+        return [*self.free, *(s.name for s in self.kernel.scalars if DTYPES[s.dtype].kind == "int")]
+
+    def _tiles(self, q: int) -> dict[str, int]:
+        """Small values, with about q tiles."""
+        units = {d: self.unit(d) for d in self._names()}
+        return {d: 1 if d in self.trips else q * u - u // 3 for d, u in units.items()}
+
     def _wanted(self) -> Iterator[tuple[dict[str, int], int, int]]:
-        """Values wanted of dims; scale and pattern of the data."""
-        units = {d: self.unit(d) for d in self.free}
-        tiled = {d: u for d, u in units.items() if u > 1}
-        high = {d: max(self.limits.get(d, {0})) for d in self.free}
-        small = dict.fromkeys(units, 1)
+        """Values wanted of dims and scalars; scale and pattern of the data."""
+        units = {d: self.unit(d) for d in self._names()}
+        high = {d: max(self.limits.get(d, {0})) for d in units}
         ragged = {d: 2 * u + max(1, u // 2) - 1 if u > 1 else 2 for d, u in units.items()}
         exact = {d: high[d] or (2 * u if u > 1 else 2) for d, u in units.items()}
         yield ragged, 2, 0
         yield exact, 1, 1
-        yield small, 0, 2
+        yield dict.fromkeys(units, 1), 0, 2
         depth = self.depth + 3
-        for q in range(1, depth + 1):  # trip counts
-            wanted = {d: q * u if d in self.trips or not self.trips else small[d] for d, u in tiled.items()}
-            yield {**small, **wanted}, q, 3
-            yield {**small, **{d: v + 1 for d, v in wanted.items()}}, q, 4
+        trips = [d for d in units if d in self.trips] or [d for d, u in units.items() if u > 1]
+        counts = [*range(1, depth + 1), *sorted(self._guarded())]
+        for q in counts:  # trip counts, over a few tiles
+            yield {**self._tiles(2), **{d: q * units[d] for d in trips}}, q, 3
+            if any(units[d] > 1 for d in trips):
+                yield {**self._tiles(1), **{d: q * units[d] + 1 for d in trips}}, q, 4
         for q in range(1, depth + 1):  # numbers of tiles
-            yield {**small, **{d: q * u - u // 3 for d, u in units.items() if d not in self.trips}}, 1, 5 + q
+            yield self._tiles(q), 1, 5 + q
+            yield {**self._tiles(q), **{d: 3 * units[d] for d in trips}}, 1, 5 + q
+
+    def _guarded(self) -> set[int]:
+        """Trip counts just past what conditions on loop indices single out."""
+        found: set[int] = set()
+        for name in self.indices:
+            found |= {c + 1 for c in self.limits.get(name, ())} | {
+                m for g in self.granules.get(name, ()) for m in (g, 2 * g)
+            }
+        return {n for n in found if n <= MAX_TRIPS}
 
     def _launch(self, wanted: dict[str, int], scale: int, pattern: int) -> Launch | None:
         values = {d: self.near(d, v) for d, v in wanted.items()}
@@ -174,7 +203,7 @@ class Family:
         solved = self._relations(values, constants)
         if solved is None:
             return None
-        values = solved
+        values = dict(solved)
         longest = 0
         tied = {t: d for d, t in self._sums().items()}
         for name in sorted(self.control, key=lambda n: n not in tied):
@@ -192,8 +221,8 @@ class Family:
         scalars: dict[str, Any] = {}
         for scalar in self.kernel.scalars:
             if DTYPES[scalar.dtype].kind == "int":
-                unit = self.unit(scalar.name)
-                scalars[scalar.name] = max(longest, 1) if data else max(1, scale * unit - unit // 3)
+                chosen = values.pop(scalar.name)
+                scalars[scalar.name] = max(longest, 1) if data else max(1, chosen)
             else:
                 scalars[scalar.name] = DTYPES[scalar.dtype].kind == "float" and 1.0
         return self._arguments(values, scalars, data, constants)

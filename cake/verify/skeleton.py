@@ -30,13 +30,14 @@ class Unfit(Exception):
 @dataclass
 class Count:
     """A trip count: ``granule * q`` (``ragged``: also one more) for every q from ``least`` on. ``launch``: it is the same
-    for all tiles of a launch."""
+    for all tiles of a launch; ``leaf``: the dim or scalar that it is."""
 
     name: str
     granule: int
     least: int
     ragged: bool = False
     launch: bool = False
+    leaf: str | None = None
 
 
 @dataclass
@@ -122,6 +123,8 @@ class _Builder:
             low = bounds(e, self.known)[0]
             least = 0 if low is None else max(0, -(-low // granule))
             found = self.keys[key] = Count(f"%v{len(self.keys)}", granule, least, launch=leaves(e) <= self.launch)
+            if found.launch and isinstance(e, Sym):
+                found.leaf = e.name
             self.plan.counts.append(found)
         if found.granule != granule:
             raise Unfit(f"{text(e)[:60]} is counted in steps of {found.granule} and of {granule}")

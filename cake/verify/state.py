@@ -182,9 +182,6 @@ class State:
         for runner in self.m.runners:
             if not runner.done:
                 self.clocks.append(self.order.clocks[self.columns.agent(runner.agent)])
-        for log in self._logs():  # what follows from the contributions that a clock knows is as good as known
-            for clock in self.clocks:
-                log.knows(clock, log.phase - 1)
 
     def _op(self, *bits: int) -> int:
         number = 0
@@ -382,10 +379,13 @@ class State:
             stack[len(self.clocks) * len(ROWS) + i] = past
         events = np.array(list(self.items), dtype=np.int64).reshape(-1, 2)
         known = (stack[:, events[:, 0]] >= events[:, 1]).astype(np.int8)
-        phases = [
-            np.where(stack[:, log.column] == 0, -100, np.maximum(stack[:, log.column] - 1 - log.phase, FAR))
-            for log in self._logs()
-        ]
+        phases = []
+        for log in self._logs():
+            values = stack[:, log.column]
+            for i, clock in enumerate(self.clocks):  # who knows all contributions to a phase may say it is complete
+                if log.phase and values[i * len(ROWS)] <= log.phase and _all_known(log, clock):
+                    values[i * len(ROWS)] = log.phase + 1
+            phases.append(np.where(values == 0, -100, np.maximum(values - 1 - log.phase, FAR)))
         cta = self.m.clusters[0].ctas[0]
         for (_, number), column in self.columns.named.items():
             if number in cta.named:
@@ -402,6 +402,12 @@ class State:
         bits = np.unpackbits(np.frombuffer(masks, dtype=np.uint8).reshape(-1, size), axis=1, bitorder="little")
         found: np.ndarray = bits[:, where].astype(np.int8).ravel()
         return found
+
+
+def _all_known(log: PhaseLog, clock: Clock) -> bool:
+    """The clock knows all contributions to the last phase (as ``PhaseLog.knows``, which would note it down)."""
+    row = clock.rows[C]
+    return all(row[s.column] >= s.number if s.bit is None else clock.has(s.bit, DONE) for s in log.completed[-1])
 
 
 def _sorted(things: list[Any]) -> list[Any]:

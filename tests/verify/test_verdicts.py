@@ -1,0 +1,145 @@
+"""Verdicts on the examples (at several points of their search sets), the kernels of the language's specification and the
+litmus programs, and what a verdict says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cake.codegen.cache import Cache
+from cake.compiler import check_path, expand_file, expand_text
+from cake.diagnostics import CakeError
+from cake.diagnostics.codes import all_codes, explain
+from cake.verify import Verdict, verify
+from cake.verify.stamps import stamp_of
+from cake.verify.store import decide
+from cake.verify.verdict import PROVED
+from tests.litmus.catalogue import kernel, verdicts
+from tests.verify.faults import surface
+from tests.verify.loops import Loops, at
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+SPECIFICATION = ROOT / "tests" / "ir" / "examples"
+
+POINTS: list[tuple[Path, str | None, dict[str, Any], bool]] = [
+    (EXAMPLES / "gemm.cake", None, {}, True),
+    (EXAMPLES / "gemm.cake", None, {"BN": 128, "STAGES": 3, "GROUP": 1}, True),
+    (EXAMPLES / "rmsnorm.cake", None, {}, True),
+    (EXAMPLES / "rmsnorm.cake", None, {"ROWS": 4, "COLS": 1024}, True),
+    (EXAMPLES / "softmax.cake", "softmax", {}, True),
+    (EXAMPLES / "softmax.cake", "softmax_long", {"COLS": 1024}, True),
+    (EXAMPLES / "attention.cake", None, {}, False),
+    (EXAMPLES / "attention.cake", None, {"CAUSAL": False, "D": 64, "BN": 176, "LSE": True, "HG": 1}, False),
+    (SPECIFICATION / "kda.cake", None, {}, True),
+    (SPECIFICATION / "decode.cake", "decode_part", {"Z": 1, "G": 1}, True),
+    (SPECIFICATION / "decode.cake", "decode_combine", {}, True),
+    (SPECIFICATION / "kmeans.cake", "half_norms", {}, True),
+]
+"""File, kernel, constants, and whether all trip counts are proved. Attention has two counts that vary independently."""
+
+
+@pytest.mark.parametrize(("path", "name", "constants", "proved"), POINTS)
+def test_right_kernels(path: Path, name: str | None, constants: dict[str, Any], proved: bool) -> None:
+    verdict = verify(expand_file(path, kernel=name, constants=constants))
+    assert verdict.status == "safe", verdict.diagnostics
+    assert verdict.proved == proved, verdict.notes
+    assert verdict.claim == PROVED if proved else verdict.claim.startswith("checked up to")
+    assert verdict.notes and verdict.runs > 0
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.cake")), ids=lambda p: p.stem)
+def test_examples_pass_the_check(path: Path) -> None:
+    assert [d.message for d in check_path(path, verify="quick")] == []
+
+
+@pytest.mark.parametrize("name", verdicts())
+def test_litmus(name: str) -> None:
+    """The suite's verdict over all launch values; patterns between CTAs are not judged yet, and said to be open."""
+    row = verdicts()[name]
+    verdict = verify(kernel(name), ctas=row.ctas)
+    if name.startswith("28"):
+        assert (verdict.status, verdict.codes) == ("unknown", ("U905",))
+    else:
+        assert (verdict.status == "safe") == (row.verdict == "safe"), verdict.codes
+    if row.codes and not row.sizes:
+        assert set(verdict.codes) == set(row.codes)
+
+
+@pytest.mark.parametrize("code", [code for code in all_codes() if explain(code).litmus])
+def test_pages_with_litmus_programs(code: str) -> None:
+    bad, good = explain(code).litmus
+    rows = verdicts()
+    assert code in verify(kernel(bad), ctas=rows[bad].ctas).codes
+    assert code not in verify(kernel(good), ctas=rows[good].ctas).codes
+
+
+def test_diagnostics_are_few_and_say_everything() -> None:
+    found = verify(kernel("30a_leader_release_no_collective")).diagnostics
+    assert [d.code for d in found] == ["P106", "D204"]  # protocol before data
+    for d in found:
+        assert d.contract and d.witness and d.witness[-1].startswith("launch: ") | ("cta" in d.witness[-1])
+
+
+def test_a_violated_condition_gets_a_failing_schedule() -> None:
+    """P105 is no failure in itself: the witness ends with a run that goes wrong."""
+    (d,) = verify(kernel("32_arrive_then_announce")).diagnostics
+    assert any("reads what nothing has written" in line for line in d.witness)
+
+
+def test_control_by_data_that_may_change() -> None:
+    text = """\
+kernel k(n: i32[M], inout s: i32[M], out y: f32[M, 128]) for sm_90a:
+    tiles once:
+        r in M
+
+    role row: warps 4
+
+    do row:
+        v: f32[1, 128] spread(1)
+        for t in tiles:
+            c = load(s[t.r])
+            v = 1.0
+            if c > 0:
+                v = 2.0
+            store(y[t.r, cols(v)], v)
+"""
+    verdict = verify(expand_text(text))
+    assert (verdict.status, verdict.codes) == ("unknown", ("U901",))
+    assert verify(expand_text(text.replace("s[t.r]", "n[t.r]"))).status == "safe"
+
+
+# ---- what becomes of a verdict ---------------------------------------------------------------------------------------
+
+
+def test_stamps() -> None:
+    safe = Verdict(status="safe", claim="checked up to 3 launches")
+    assert (stamp_of(safe).proved, stamp_of(safe).unproved, stamp_of(safe).claim) == (False, (), safe.claim)
+    assert stamp_of(Verdict(status="safe", claim=PROVED)).proved
+    unknown = verify(kernel("28_flag_after_full_wait"), ctas=2)
+    with pytest.raises(CakeError) as refused:
+        stamp_of(unknown)
+    assert "--allow U905" in str(refused.value.diagnostics[0].help)
+    stamp = stamp_of(unknown, {"U905"})
+    assert stamp.unproved == ("U905",) and stamp.reasons[0].startswith("U905 ") and not stamp.proved
+    policy = verify(kernel("13_release_without_fence"))
+    assert stamp_of(policy, {"F302"}).unproved == ("F302",)
+    with pytest.raises(CakeError):
+        stamp_of(verify(kernel("02_no_fence")), {"F301"})
+
+
+def test_verdicts_are_kept(tmp_path: Path) -> None:
+    store = Cache(tmp_path)
+    expanded = expand_text(surface.FAULTS["missed"].good)
+    first = decide(expanded, store=store)
+    assert decide(expanded, store=store) == first
+    assert decide(expanded, effort="quick", store=store) == first  # full effort answers the quick question too
+    other = expand_text(surface.FAULTS["missed"].bad)
+    assert decide(other, store=store).status == "unsafe"
+
+
+def test_quick_effort_claims_less() -> None:
+    verdict = verify(Loops(skips=at(17)).kernel(), effort="quick")
+    assert verdict.status == "unsafe" or not verdict.proved
