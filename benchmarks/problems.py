@@ -533,6 +533,7 @@ HALF_NORMS = Problem(
     timed=lambda c: [(32, 1024), (1, 65536)],
 )
 
+GEMM_PINGPONG = replace(GEMM, name="gemm_pingpong")
 ATTENTION_DYNAMIC = replace(
     ATTENTION,
     name="attention_dynamic",
@@ -549,6 +550,7 @@ PROBLEMS = {
         HALF_NORMS,
         GEMM,
         GEMM_CLUSTER,
+        GEMM_PINGPONG,
         GEMM_BIAS_GELU,
         BATCHED_GEMM,
         _softmax("softmax", _row_shapes, ((16384, 4096), (16384, 8192))),

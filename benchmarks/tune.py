@@ -33,6 +33,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 TUNED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gemm": ("gemm", "gemm", {}),
     "gemm_cluster": ("gemm_cluster", "gemm_cluster", {}),
+    "gemm_pingpong": ("gemm_pingpong", "gemm_pingpong", {}),
     "attention": ("attention", "attention", {"D": 128, "CAUSAL": False, "LSE": False}),
     "attention-causal": ("attention", "attention", {"D": 128, "CAUSAL": True, "LSE": False}),
     "softmax": ("softmax", "softmax", {}),

@@ -131,7 +131,9 @@ def _cursor(role: RoleContext, node: x.Cursor) -> None:
     phased = node.cursor in role.phased
     if stages == 1 and not phased:
         return
-    if node.form == "advance":
+    if node.form == "advance" and node.count is not None:
+        role.line(f"advance<{stages}>({name}, {role.expr(node.count)});")
+    elif node.form == "advance":
         role.line(f"advance<{stages}>({name});" if node.by == 1 else f"advance<{stages}>({name}, {node.by});")
     elif node.form == "set":
         slot, phase = node.by % stages, node.by // stages & 1

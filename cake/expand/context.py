@@ -44,7 +44,8 @@ class RingInfo:
     expanded. ``mechanisms``: the operations that fill it, by role (a scan of the text, so that releases know whether the async
     proxy refills the stage before the producer is expanded). ``multicast``: the buffers of which peers of the cluster write a part,
     so that releases go to all of them (from the same scan); ``generic``: those that some consumer reads with ordinary loads.
-    ``longer``: slots of the fields that linger, each number once; such fields are reached through cursors of their own."""
+    ``longer``: slots of the fields that linger, each number once; such fields are reached through cursors of their own.
+    ``derived``: not written by the author. ``one``: each stage goes to one instance of the consumer."""
 
     name: str
     stages: int
@@ -57,6 +58,7 @@ class RingInfo:
     generic: set[str] = field(default_factory=set)
     longer: tuple[int, ...] = ()
     derived: bool = False
+    one: bool = False
     span: Span | None = None
 
     @property

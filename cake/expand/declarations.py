@@ -347,8 +347,8 @@ def _pipeline(ctx: KernelContext, p: s.Pipeline) -> None:
             ctx.refuse(
                 "T001", f"there is no role `{name}`", p.span, help=f"did you mean `{near[0]}`?" if near else None
             )
-    if p.one:
-        ctx.refuse("T099", "`one` consumers are part of the language but not built yet", p.span)
+    if p.one and (len(p.consumers) != 1 or p.consumers == ("store",)):
+        ctx.refuse("T015", "`one` gives each stage to one instance of one role", p.span, help="`-> one role`")
     if set(p.producers) & set(p.consumers):
         ctx.refuse("T099", "rings whose producer is their consumer are part of the language but not built yet", p.span)
     stages = ex.constant_int(ctx, p.stages, "the number of stages")
@@ -356,7 +356,7 @@ def _pipeline(ctx: KernelContext, p: s.Pipeline) -> None:
     if store and len(p.producers) > 1:
         ctx.refuse("T015", "a store ring belongs to the instances of one role", p.span)
     instances = ctx.roles[p.producers[0]].instances if store else 1
-    ring = RingInfo(p.name, stages, p.producers, p.consumers, {}, span=p.span)
+    ring = RingInfo(p.name, stages, p.producers, p.consumers, {}, one=p.one, span=p.span)
     for f in p.fields:
         if not present(ctx, f.guard):
             continue

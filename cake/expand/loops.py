@@ -29,7 +29,10 @@ def run_for(ctx: RoleContext, stmt: s.For) -> None:
     if isinstance(it, s.Index):
         base = it.base
         if isinstance(base, s.Name) and base.name == "tiles":
-            ctx.not_built("walking a part of the tiles", it.span)
+            if stmt.split:
+                ctx.refuse("T022", "the tile walk is not split", stmt.span)
+            run_tiles(ctx, stmt, part_of_tiles(ctx, it))
+            return
     if isinstance(it, s.Name) and it.name == "tiles":
         if stmt.split:
             ctx.refuse("T022", "the tile walk is not split", stmt.span)
@@ -70,8 +73,32 @@ def run_for(ctx: RoleContext, stmt: s.For) -> None:
 # ---- tiles ----------------------------------------------------------------------------------------------------------
 
 
-def run_tiles(ctx: RoleContext, stmt: s.For) -> None:
-    """``for t in tiles``: decode each position into the tile's fields, drop what `where` drops, run the body."""
+def part_of_tiles(ctx: RoleContext, e: s.Index) -> tuple[Expr, int]:
+    """``tiles[w::n]``: every n-th tile of the CTA's list, from the w-th."""
+    tiles = ctx.kernel.tiles
+    assert tiles is not None
+    sub = e.subs[0] if len(e.subs) == 1 else None
+    if not isinstance(sub, s.Slice) or sub.lo is None or sub.hi is not None or sub.step is None:
+        ctx.refuse("T022", "a part of the tiles is every n-th from the w-th", e.span, help="write `tiles[w::2]`")
+    first = ex.int_expr(ctx, sub.lo, "as the first tile")
+    every = ex.constant_int(ctx, sub.step, "the step of `tiles[w::n]`")
+    if tiles.schedule == "once" or tiles.drawer is not None:
+        ctx.refuse("T022", "the list of tiles that is divided is that of `tiles persistent`", e.span)
+    if any(isinstance(i, s.Where) for i in tiles.declaration.items):
+        ctx.not_built("a part of tiles of which `where` drops some", e.span)
+    inside = Apply(op="and", args=(_compare("<=", integer(0), first), _compare("<", first, integer(every))), dtype="bool")
+    if ctx.facts.prove(inside) is not True:
+        ctx.refuse("T022", f"the first of every {every} tiles has a number below {every}", e.span, help="use the instance's number")
+    return first, every
+
+
+def _compare(op: str, a: Expr, b: Expr) -> Expr:
+    return Apply(op=op, args=(a, b), dtype="bool")
+
+
+def run_tiles(ctx: RoleContext, stmt: s.For, part: tuple[Expr, int] | None = None) -> None:
+    """``for t in tiles``: decode each position into the tile's fields, drop what `where` drops, run the body. ``part``: every
+    n-th tile of the CTA, from one on."""
     tiles = ctx.kernel.tiles
     assert tiles is not None
     check_name(ctx, stmt.var, stmt.span)
@@ -108,12 +135,18 @@ def run_tiles(ctx: RoleContext, stmt: s.For) -> None:
     if tiles.schedule == "once":
         ctx.emit(*body)
         return
+    lo: Expr = Sym(name="%cta")
+    hop: Expr = step
+    if part is not None:
+        first, every = part
+        lo = _op("+", lo, first if first == integer(0) else _mul(first, step))
+        hop = _mul(step, integer(every))
     ctx.emit(
         x.For(
             var=position.name,
-            lo=Sym(name="%cta"),
+            lo=lo,
             hi=tiles.positions,
-            step=step,
+            step=hop,
             role="tiles",
             body=tuple(body),
             span=stmt.span,

@@ -15,7 +15,7 @@ from cake.expand.order import instance_barrier
 from cake.expand.values import Handle, Method, Poison, Reference, Unassigned, Value, describe
 from cake.ir import expanded as x
 from cake.ir import surface as s
-from cake.ir.expr import Const
+from cake.ir.expr import Apply, Const, integer
 
 GENERIC = ("store", "stmatrix")
 
@@ -33,10 +33,11 @@ def method(ctx: RoleContext, callee: Method, e: s.Call) -> Value | None:
             release(ctx, ring, keep, e.span)
             return None
         case "skip":
-            ctx.not_built("`skip`, which belongs to pipelines with `one` consumer,", e.span)
+            skip(ctx, ring, e)
+            return None
         case "fill":
             ctx.refuse("T019", "a fill is a block", e.span, help=f"write `with {ring.name}.fill() as s:`")
-    ctx.refuse("T014", f"a pipeline has `fill`, `wait` and `release`, not `{callee.name}`", e.span)
+    ctx.refuse("T014", f"a pipeline has `fill`, `wait`, `release` and `skip`, not `{callee.name}`", e.span)
 
 
 # ---- consumers ------------------------------------------------------------------------------------------------------
@@ -92,6 +93,34 @@ def wait(ctx: RoleContext, ring: RingInfo, span: Span) -> Handle:
 def handle_cursor(ctx: RoleContext, name: str, ring: RingInfo) -> str:
     """The cursor that keeps a handle's position: the handle's name, unless that walks a ring of other length elsewhere."""
     return name if ctx.cursors.get(name, ring.stages) == ring.stages else f"{name}.{ring.name}"
+
+
+def skip(ctx: RoleContext, ring: RingInfo, e: s.Call) -> None:
+    """``p.skip(n)``: move past n stages that other instances consume. The next wait must be ordered after their fills: only
+    the parity of a barrier is seen, and an older phase has the same."""
+    bound = arguments(ctx, e, ("n",))
+    _consumer(ctx, ring, "skips stages of", e.span)
+    if not ring.one:
+        ctx.refuse(
+            "T024",
+            f"every instance of `{ctx.role.name}` consumes every stage of `{ring.name}`",
+            e.span,
+            labels=(Label(span=ring.span, text="declared here"),),
+            help=f"give each stage to one instance: `{' + '.join(ring.producers)} -> one {ctx.role.name}`",
+        )
+    held = ctx.state.held.get(ring.name, 0)
+    if held and ring.name not in ctx.broken:
+        ctx.refuse("P109", f"{held} stages of `{ring.name}` are held here", e.span, help="release them before the skip")
+    count = ex.int_expr(ctx, bound["n"], "as the number of stages")
+    if ctx.facts.prove(Apply(op="<", args=(count, integer(0)), dtype="bool")) is True:
+        ctx.refuse("T008", "a cursor does not move back", e.span)
+    if count == integer(0):
+        return
+    cursor = f"{ring.name}.wait"
+    for slots in (ring.stages, *ring.longer):
+        walked = field_cursor(cursor, ring, slots)
+        ctx.cursors[walked] = slots
+        ctx.emit(x.Cursor(executor="one" if ctx.solo else "lanes", cursor=walked, count=count, reason="skip", span=e.span))
 
 
 def field_cursor(cursor: str, ring: RingInfo, slots: int) -> str:

@@ -66,6 +66,8 @@ def expressions(node: x.Stmt) -> list[Expr]:
             return [node.value]
         case x.Named() if node.index is not None:
             return [node.index]
+        case x.Cursor() if node.count is not None:
+            return [node.count]
         case x.Op():
             out: list[Expr] = []
             for name, operand in node.operands.items():

@@ -86,7 +86,7 @@ def layout_barriers(ctx: KernelContext, start: int) -> tuple[list[x.Barrier], li
             continue
         full, empty = f"{r.name}.full", f"{r.name}.empty"
         filled = sum(r.arrivals.get(p, 0) for p in r.producers)
-        released = sum(_release_arrivals(ctx, c) for c in r.consumers)
+        released = sum(_release_arrivals(ctx, c) // (ctx.roles[c].instances if r.one else 1) for c in r.consumers)
         if r.multicast and ctx.tiles is not None:
             released *= ctx.tiles.cluster
         for name, count in ((full, filled), (empty, released)):

@@ -125,7 +125,7 @@ def _sum(sizes: list[int]) -> str:
 
 def _cursor(s: x.Cursor) -> str:
     if s.form == "advance":
-        return f"{s.cursor} += {s.by}"
+        return f"{s.cursor} += {s.by if s.count is None else show(s.count)}"
     if s.form == "set":
         return f"{s.cursor} = {s.by}"
     return f"{s.cursor} = {s.source}" + (f" - {s.back}" if s.back else "")

@@ -124,12 +124,14 @@ class Let(Node):
 
 
 class Cursor(Node):
-    """``advance``: position += by. ``copy``: cursor := source - back (a handle). ``set``: cursor := by."""
+    """``advance``: position += by, or += count where that is given (stages that others consume). ``copy``: cursor := source -
+    back (a handle). ``set``: cursor := by."""
 
     kind: Literal["cursor"] = "cursor"
     cursor: str
     form: Literal["advance", "copy", "set"] = "advance"
     by: int = 1
+    count: Expr | None = None
     source: str | None = None
     back: int = 0
 

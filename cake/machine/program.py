@@ -172,10 +172,12 @@ class Compiler:
     def cursor(self, node: x.Cursor) -> Action:
         """A cursor moves, or a handle keeps a position."""
         name, by, source, back = node.cursor, node.by, node.source, node.back
+        count = None if node.count is None else compile_expr(node.count)
 
         def advance(inst: Instance) -> None:
-            inst.cursors[name] += by
-            inst.counted[name] += by
+            step = by if count is None else int(count(inst.env))
+            inst.cursors[name] += step
+            inst.counted[name] += step
 
         def copy(inst: Instance) -> None:
             assert source is not None

@@ -129,6 +129,11 @@ class Expected:
         if node.form == "set":
             self.out.assign(name, node.by % period, step=False)
             return
+        if node.form == "advance" and node.count is not None:
+            count = self.scalars.value(node.count)
+            moved = self.out.compute(lambda p, n: None if p is None or type(n) is not int else (p + n) % period, name, count)
+            self.out.assign(name, moved, step=False)
+            return
         source, by = (name, node.by) if node.form == "advance" else (f"cursor {node.source}", -node.back)
         position = self.out.compute(lambda p: None if p is None else (p + by) % period, source)
         self.out.assign(name, position, step=False)

@@ -228,6 +228,8 @@ class Lowering:
         elif base in ("mul", "mad") and "hi" not in parts:
             width = 2 * bits if "wide" in parts else bits
             f = v.mul(width) if base == "mul" else v.mad(width)
+            if base == "mul" and "wide" in parts and kind == "u":
+                f = v.mul_wide(bits)
         elif base in ("div", "rem", "min", "max") and kind != "b" and len(parts) == 2:
             f = {"div": v.divide, "rem": v.remainder, "min": v.low, "max": v.high}[base]
             f = f if kind == "s" else _nonnegative(f)

@@ -100,6 +100,16 @@ def mul(bits: int = 32) -> Function:
     return f
 
 
+def mul_wide(bits: int = 32) -> Function:
+    """a * b of unsigned operands, all bits: a negative immediate is a large number."""
+    mask, times = (1 << bits) - 1, mul(2 * bits)
+
+    def f(a: Value, b: Value) -> Value:
+        return times(a & mask if type(a) is int else a, b & mask if type(b) is int else b)
+
+    return f
+
+
 def mul_high(bits: int = 32, signed: bool = True) -> Function:
     """a * b, high bits."""
     mask = 0 if signed else (1 << bits) - 1

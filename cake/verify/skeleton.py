@@ -271,6 +271,8 @@ class _Builder:
         if isinstance(node, x.Cursor):
             if node.form == "set":
                 raise Unfit(f"the cursor {node.cursor} is set back")
+            if node.count is not None:
+                raise Unfit(f"the cursor {node.cursor} skips stages")
             return [node]
         if isinstance(node, x.Named) and node.index is not None:
             return [node.model_copy(update={"index": self._fixed(node.index, loops, "a barrier's number")})]
@@ -286,7 +288,7 @@ class _Builder:
             if loops:
                 raise Unfit("the walk over tiles is inside another loop")
             if node.step != Sym(name="%grid"):
-                raise Unfit("tiles that are drawn as the kernel runs are explored by launches only")
+                raise Unfit("tiles that are drawn or divided among instances are explored by launches only")
             lo, hi, step = integer(0), integer(1), integer(1)
         else:
             if not (isinstance(step, Const) and step.value == 1):

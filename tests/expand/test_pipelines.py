@@ -130,7 +130,6 @@ CASES = [
         ring("for j in range(kt):\n    with p.fill(when=j > 0) as s:  # here\n        pass"),
         ("conditional",),
     ),
-    Case("skip", "T099", ring(math="p.skip(1)  # here\n" + GOOD_MATH), ("`skip`",)),
     Case(
         "cp_async",
         "T099",

@@ -162,7 +162,6 @@ CASES = [
     Case("nested walks", "T022", row("for u in tiles:  # here\n    pass"), ("nest",)),
     Case("split tiles", "T022", rows("pass").replace("in tiles:", "in tiles split(1):  # here"), ("not split",)),
     Case("split with a step", "T022", row("for i in range(0, N, 2) split(1):  # here\n    pass"), ("step 1",)),
-    Case("part of the tiles", "T099", rows("pass").replace("in tiles:", "in tiles[0::2]:  # here"), ("tiles",)),
     Case(
         "rows of a spread tile", "T099", row("w: f32[4, 512] spread(4) = 0.0\nu = sum(w, axis=1)  # here"), ("one row",)
     ),

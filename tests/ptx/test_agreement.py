@@ -27,6 +27,8 @@ POINTS = [
     ("gemm_bias_gelu", None, {}),
     ("batched_gemm", None, {}),
     ("kmeans", "assign", {}),
+    ("gemm_pingpong", None, {}),
+    ("gemm_pingpong", None, {"BN": 192, "STAGES": 3}),
     ("layernorm", None, {}),
     ("attention", None, {}),
     ("attention", None, {"D": 64, "BN": 176, "CAUSAL": False}),

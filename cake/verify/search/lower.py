@@ -210,8 +210,9 @@ class Walk:
         """Move a cursor, or keep a position."""
         name = node.cursor
         if node.form == "advance":
-            self.cursors[name] += node.by
-            self.counted[name] += node.by
+            by = node.by if node.count is None else self.integer(node.count)
+            self.cursors[name] += by
+            self.counted[name] += by
         elif node.form == "copy":
             assert node.source is not None
             self.cursors[name] = self.cursors[node.source] - node.back

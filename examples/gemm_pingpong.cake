@@ -1,0 +1,61 @@
+# C = A @ B.T in bf16 with f32 accumulation, for Hopper: two warpgroups that own whole tiles, alternately.
+#
+# One thread loads the slabs of every tile of the CTA, in order. The warpgroups take turns at the tensor cores, a whole main
+# loop at a time, so that one narrows and stores its tile while the other multiplies: nothing of the epilogue is left in
+# the open. Each stage of the ring goes to one of them; `skip` moves a warpgroup past the stages of the other's tile.
+kernel gemm_pingpong(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N]) for sm_90a:
+    const BM: {64, 128} = 128
+    const BN: {128, 192, 256} = 128
+    const BK = 64
+    const STAGES: {3, 4, 5, 6} = 5
+    const GROUP: {1, 4, 8, 16} = 8
+
+    where BM * BN <= 128 * 192                      # the accumulators fit one warpgroup
+    where K % 8 == 0, N % 8 == 0
+
+    kt = cdiv(K, BK)
+
+    tiles persistent:
+        m in cdiv(M, BM) grouped(GROUP)
+        n in cdiv(N, BN)
+        m0 = m * BM
+        n0 = n * BN
+
+    role load: warps 4, registers 40
+    role math[2]: warps 4, registers 232
+
+    pipeline ab[STAGES] load -> one math:
+        a: bf16[BM, BK] swizzle(128)
+        b: bf16[BN, BK] swizzle(128)
+
+    pipeline cs[2] math -> store:
+        c: bf16[BM, 32] swizzle(64)
+
+    turn product: math
+
+    do load:
+        for t in tiles:
+            for k in range(kt):
+                k0 = k * BK
+                with ab.fill() as s:
+                    tma.load(s.a, a[t.m0 : t.m0 + BM, k0 : k0 + BK])
+                    tma.load(s.b, b[t.n0 : t.n0 + BN, k0 : k0 + BK])
+
+    do math as w:
+        acc: f32[BM, BN] frag
+        ab.skip(w * kt)                             # the second warpgroup begins with the second tile
+        for t in tiles[w::2]:
+            with product:
+                for k in range(kt):
+                    s = ab.wait()
+                    wgmma(acc, s.a, s.b.T, use_acc=k > 0)
+                    wgmma.wait(keep=1)
+                    ab.release(keep=1)
+            wgmma.wait(acc)
+            ab.release()
+            ab.skip(kt)                             # the other's tile
+            for i in unroll(BN // 32):
+                c0 = t.n0 + 32 * i
+                with cs.fill() as o:
+                    stmatrix(o.c, bf16(acc[:, 32 * i : 32 * i + 32]))
+                tma.store(c[t.m0 : t.m0 + BM, c0 : c0 + 32], o.c)
