@@ -1,7 +1,8 @@
 """The mutation suite in full: confusion matrix by class, as JSON and as the table of docs/verifier.md.
 
-``python -m benchmarks.mutation [--minutes N] [--workers N] [--only NAME] [--every N]`` judges as many mutants as fit, in an order
-that takes from every parent and class alike; what did not fit is counted. No GPU is used.
+``python -m benchmarks.mutation [--minutes N] [--workers N] [--only NAME] [--every N] [--page]`` judges as many mutants as
+fit, in an order that takes from every parent and class alike; what did not fit is counted. No GPU is used. ``--checker``
+mutates the checker instead: its effects and its rules.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def shares(chosen: list[Parent], minutes: float, workers: int) -> dict[str, floa
     """Seconds for each parent: synthetic ones are cheap, each kernel of the corpus gets a fixed share."""
     whole = 60 * minutes * workers
     heavy = [p for p in chosen if p.family == "corpus"]
-    each = 0.35 * whole / max(1, len(heavy))
+    each = 0.25 * whole / max(1, len(heavy))
     light = whole - each * len(heavy)
     rest = [p for p in chosen if p.family != "corpus"]
     return {p.name: each if p in heavy else 3 * light / max(1, len(rest)) for p in chosen}
@@ -95,14 +96,54 @@ def record(matrix: Matrix, possible: dict[str, int], seconds: float, seed: int) 
 
 def page(matrix: Matrix, summary: dict[str, Any]) -> None:
     """Put the table into the page."""
-    text = PAGE.read_text()
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
     intro = (
         f"{summary['judged']:,} of {summary['mutants']:,} mutants of {len(summary['parents'])} parents judged in "
         f"{summary['seconds']} s; {summary['distinct']:,} distinct event skeletons."
     )
-    PAGE.write_text(f"{before}{BEGIN}\n{intro}\n\n{matrix.table()}\n{END}{after}")
+    put(f"{intro}\n\n{matrix.table()}", BEGIN, END)
+
+
+def checker(out: Path, write: bool) -> None:
+    """Mutants of the checker: which program kills each, and who survives."""
+    from tests.mutation.checker import cases, effect_mutants, heard, killer, rule_mutants
+
+    began = time.time()
+    programs = [c for c in cases() if c.holds()]
+    known = heard(programs)
+    killed: dict[str, str] = {}
+    survivors: list[str] = []
+    unused: list[str] = []
+    for name, patch in [*effect_mutants(), *rule_mutants()]:
+        if ":" in name and "." in name.split(":")[0] and name.split(":")[0] not in known:
+            unused.append(name)
+            continue
+        by = killer(patch, programs)
+        if by:
+            killed[name] = by
+        else:
+            survivors.append(name)
+            print(f"survives: {name}", flush=True)
+    rate = len(killed) / (len(killed) + len(survivors))
+    summary: dict[str, Any] = {"programs": len(programs), "seconds": round(time.time() - began), "rate": round(rate, 3)}
+    summary |= {"survivors": survivors, "not_told": unused, "killed": killed}
+    out.write_text(json.dumps(summary, indent=1) + "\n")
+    text = f"{len(killed)} of {len(killed) + len(survivors)} checker mutants killed by {len(programs)} programs.\n\nSurvivors:\n\n"
+    text += "".join(f"- `{s}`\n" for s in survivors)
+    text += (
+        "\nEffects of operations that none of these programs tells about (not run): "
+        + ", ".join(f"`{u}`" for u in unused)
+        + "."
+    )
+    print(text)
+    if write:
+        put(text, "<!-- checker: begin -->", "<!-- checker: end -->")
+
+
+def put(text: str, begin: str, end: str) -> None:
+    """Replace a part of the page."""
+    page = PAGE.read_text()
+    before, rest = page.split(begin)
+    PAGE.write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end)[1]}")
 
 
 def main() -> None:
@@ -115,8 +156,12 @@ def main() -> None:
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--out", type=Path, default=RESULTS)
     arguments.add_argument("--page", action="store_true", help="write the table of docs/verifier.md")
+    arguments.add_argument("--checker", action="store_true", help="mutate the checker instead of kernels")
     options = arguments.parse_args()
     os.nice(10)
+    if options.checker:
+        checker(RESULTS.with_name("checker_mutation.json") if options.out == RESULTS else options.out, options.page)
+        return
     began = time.time()
     chosen = [p for p in parents() if options.only in p.name]
     seconds = shares(chosen, options.minutes, options.workers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from cake.ir import expanded as x
 from cake.ir.expr import Apply, Expr, Sym, integer, rewrite
@@ -31,7 +32,7 @@ def rounding(k: x.Kernel) -> Found:
         for name in fields:
             e = getattr(s.node, name)
             for op, instead in other.items():
-                new = rewrite(e, lambda n, o=op, i=instead: _swapped(n, o, i))
+                new = rewrite(e, partial(_swapped, op=op, instead=instead))
                 if new != e:
                     yield f"{s.name} {name} {instead} for {op}", s.update(**{name: new})
 

@@ -94,15 +94,20 @@ def _arrive(run: Run, t: Thread, step: Step) -> None:
             raise Seen("leak", f"{_name(t, step)} arrives at a CTA that has ended")
         bar = run.bar(slot, step)
         bar.require(t, slot[0], _name(t, step))
-        if step.form != "expect":
-            relaxed = step.sem == "relaxed" or (slot[0] != t.agent.cta and step.scope == "cta")
-            view = t.view.permission(t.mine) if relaxed else t.view
+        if step.form != "arrive":
+            bar.contribute(0, step.bytes * threads, _name(t, step))
+        if step.form == "expect":
+            continue
+        relaxed = step.sem == "relaxed" or (slot[0] != t.agent.cta and step.scope == "cta")
+        view = t.view.permission(t.mine) if relaxed else t.view
+        left = threads
+        while (
+            left
+        ):  # each thread arrives for itself: where a phase completes in between, the others are in the next one
+            some = max(1, min(left, bar.pending // step.weight))
             bar.tell((t.agent.cta, step.sem, step.scope), view)
-        tx = step.bytes * threads if step.form != "arrive" else 0
-        if step.form == "arrive_expect":
-            bar.tx += tx
-            tx = 0
-        bar.contribute(step.weight * threads if step.form != "expect" else 0, tx, _name(t, step))
+            bar.contribute(some * step.weight, 0, _name(t, step))
+            left -= some
 
 
 def _named(run: Run, t: Thread, step: Step) -> bool:

@@ -19,8 +19,9 @@ WRITTEN = {"dst", "index", "d"}
 def _registers(node: x.Op) -> Iterator[tuple[Reg, bool]]:
     """Register tiles that an operation names, and whether it writes them."""
     for name, value in node.operands.items():
-        inside = isinstance(value, x.Ref)
-        parts: list[Expr] = [s.index for s in value.subs if isinstance(s, x.Elem)] if inside else [value]
+        parts: list[Expr] = (
+            [s.index for s in value.subs if isinstance(s, x.Elem)] if isinstance(value, x.Ref) else [value]
+        )
         for part in parts:
             for e in walk(part):
                 if isinstance(e, Reg):

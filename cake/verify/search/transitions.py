@@ -126,8 +126,16 @@ class Transitions(Semantics):
             if step.form != "arrive":
                 self._contribute(bars, slot, 0, step.bytes * threads, step)
             if step.form != "expect":
-                self._contribute(bars, slot, step.weight * threads, 0, step)
+                self._arrivals(bars, slot, step.weight, threads, step)
         return self.advance((state[0], tuple(bars), *state[2:]), agent)
+
+    def _arrivals(self, bars: list[Mbar | None], slot: Slot, weight: int, threads: int, step: Step) -> None:
+        """Each thread arrives for itself: where a phase completes in between, the others are in the next one."""
+        while threads:
+            bar = bars[self.bars[slot]]
+            some = max(1, min(threads, bar[1] // weight)) if bar is not None else threads
+            self._contribute(bars, slot, some * weight, 0, step)
+            threads -= some
 
     def _contribute(self, bars: list[Mbar | None], slot: Slot, weight: int, tx: int, step: Step) -> None:
         at = self.bars[slot]
