@@ -186,7 +186,9 @@ class _Exploration:
         if self.count is None:
             return [(0, False)]
         ragged = (True, False) if self.count.ragged else (False,)
-        return [(q, r) for q in range(self.count.least, MAX_COUNT) for r in ragged]
+        granule, least = self.count.granule, self.count.least
+        every = ((q, r) for q in range(least // granule, MAX_COUNT) for r in ragged)
+        return [(q, r) for q, r in every if granule * q + r >= least]
 
     def choice(self, flags: Choice, q: int, ragged: bool) -> Choice:
         """One choice."""

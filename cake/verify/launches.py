@@ -171,7 +171,7 @@ class Family:
         """Values wanted of dims and scalars; scale and pattern of the data."""
         units = {d: self.unit(d) for d in self._names()}
         high = {d: max(self.limits.get(d, {0})) for d in units}
-        ragged = {d: 2 * u + max(1, u // 2) - 1 if u > 1 else 2 for d, u in units.items()}
+        ragged = {d: (1 + (d in self.trips)) * u + max(1, u // 2) - 1 if u > 1 else 2 for d, u in units.items()}
         exact = {d: high[d] or (2 * u if u > 1 else 2) for d, u in units.items()}
         yield ragged, 2, 0
         yield exact, 1, 1

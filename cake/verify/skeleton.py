@@ -29,8 +29,8 @@ class Unfit(Exception):
 
 @dataclass
 class Count:
-    """A trip count: ``granule * q`` (``ragged``: also one more) for every q from ``least`` on. ``launch``: it is the same
-    for all tiles of a launch; ``leaf``: the dim or scalar that it is."""
+    """A trip count: ``granule * q`` (``ragged``: also one more) for every q, as far as that is at least ``least``.
+    ``launch``: it is the same for all tiles of a launch; ``leaf``: the dim or scalar that it is."""
 
     name: str
     granule: int
@@ -121,8 +121,9 @@ class _Builder:
         found = self.keys.get(key)
         if found is None:
             low = bounds(e, self.known)[0]
-            least = 0 if low is None else max(0, -(-low // granule))
-            found = self.keys[key] = Count(f"%v{len(self.keys)}", granule, least, launch=leaves(e) <= self.launch)
+            found = self.keys[key] = Count(
+                f"%v{len(self.keys)}", granule, max(0, low or 0), launch=leaves(e) <= self.launch
+            )
             if found.launch and isinstance(e, Sym):
                 found.leaf = e.name
             self.plan.counts.append(found)
@@ -198,6 +199,10 @@ class _Builder:
             else:
                 closed[term] = c
         value: Expr = integer(constant)
+        quotient = self._quotient(closed)
+        if quotient is not None:
+            value, closed = _add(value, *quotient), {}
+            self.plan.reach = max(self.plan.reach, 2 + abs(constant))
         if closed:
             count, sign = self._find(closed)
             if count is None:
@@ -216,6 +221,22 @@ class _Builder:
         for term, c in index.items():
             value = _add(value, term, c)
         return Apply(op=e.op, args=(value, integer(0)), dtype="bool")
+
+    def _quotient(self, closed: dict[Expr, int]) -> tuple[Expr, int] | None:
+        """A single term that divides a count by its granule (the number of whole or of begun iterations)."""
+        if len(closed) != 1:
+            return None
+        ((term, factor),) = closed.items()
+        if not (isinstance(term, Apply) and term.op in ("cdiv", "//") and isinstance(term.args[1], Const)):
+            return None
+        inner = linear(term.args[0])
+        constant, granule = inner.pop(None, 0), int(term.args[1].value)
+        count, sign = self._find({t: c for t, c in inner.items() if t is not None})
+        if count is None or count.granule != granule or constant % granule:
+            return None
+        count.ragged = True
+        whole = _add(integer(constant), Sym(name=count.name), sign)
+        return Apply(op=term.op, args=(whole, term.args[1]), dtype="i32"), factor
 
     def _find(self, closed: dict[Expr, int]) -> tuple[Count | None, int]:
         for sign in (1, -1):

@@ -68,6 +68,8 @@ class State:
         self.columns = order.columns
         self.agents = len(order.agents)
         self.items: dict[tuple[int, int], int] = {}
+        self.kept: dict[int, list[tuple[str, Access]]] = {}
+        self.outlived: dict[tuple[int, int], bool] = {}
         self.ops: dict[int, int] = {}
         self.clocks: list[Clock] = []
         self.extra: list[np.ndarray] = []
@@ -80,8 +82,8 @@ class State:
         if order.races.pairs or order.races.stale or order.races.unwritten or order.registers.findings:
             return None
         cells = self._cells()
-        self._note(cells)
         self._note_clocks()
+        self._note(cells)
         parts: list[Any] = [
             self._control(),
             self._memory(cells),
@@ -133,7 +135,7 @@ class State:
                 if number in done:
                     continue
                 done.add(number)
-                for access in _accesses(known[number]):
+                for access in self._accesses(known[number]):
                     self._item(access.column, access.number)
                     if access.bit is not None:
                         self._op(access.bit)
@@ -192,6 +194,52 @@ class State:
     def _item(self, column: int, number: int) -> int:
         """The name of a remembered event of an agent."""
         return self.items.setdefault((column, number), len(self.items))
+
+    def _accesses(self, cell: Cell) -> list[Access]:
+        """The accesses that a cell remembers, in an order that does not depend on names of operations."""
+        pending = [a for _, accesses in sorted(cell.pending.items()) for a in accesses]
+        return [*cell.writes, *(a for _, a in self._reads(cell)), *pending]
+
+    def _reads(self, cell: Cell) -> list[tuple[str, Access]]:
+        """Reads that matter, by agent and event. An operation's read does not, beside that of a later operation of the
+        same thread, if the thread knows that it has ended, and so does every clock that knows it of the later one:
+        whoever comes to know of the later one then knows of both."""
+        found = self.kept.get(id(cell))
+        if found is not None:
+            return found
+        reads = sorted(cell.reads.items(), key=lambda item: (item[0][0], item[1].column, item[1].number))
+        last: dict[int, int] = {}
+        for _, access in reads:
+            if access.bit is not None:
+                last[access.column] = max(access.bit, last.get(access.column, -1))
+        found = []
+        for (kind, _), access in reads:
+            bit = access.bit
+            if (
+                bit is not None
+                and bit != last[access.column]
+                and self._outlived(bit, last[access.column], access.column)
+            ):
+                continue
+            found.append((kind, access))
+        self.kept[id(cell)] = found
+        return found
+
+    def _outlived(self, bit: int, later: int, column: int) -> bool:
+        key = bit, later
+        known = self.outlived.get(key)
+        if known is None:
+            agent = self.order.agents[column]
+            mine = [
+                self.order.clocks[c]
+                for c, a in enumerate(self.order.agents)
+                if (a.cta, a.warp) == (agent.cta, agent.warp)
+            ]
+            known = all(c.bits[READ] >> bit & 1 for c in mine) and not any(
+                c.bits[READ] >> later & 1 and not c.bits[READ] >> bit & 1 for c in self.clocks
+            )
+            self.outlived[key] = known
+        return known
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -283,7 +331,7 @@ class State:
                 None if position is None else position - base,
             )
 
-        reads = sorted((kind, tell(a)) for (kind, _), a in cell.reads.items())
+        reads = sorted((kind, tell(a)) for kind, a in self._reads(cell))
         pending = {half: sorted(map(tell, accesses)) for half, accesses in sorted(cell.pending.items())}
         return tuple(map(tell, cell.writes)), tuple(reads), tuple((h, tuple(a)) for h, a in pending.items() if a)
 
@@ -417,10 +465,3 @@ def _sorted(things: list[Any]) -> list[Any]:
 
 def _place(member: tuple[int, int, Any]) -> tuple[int, int]:
     return member[:2]
-
-
-def _accesses(cell: Cell) -> list[Access]:
-    """The accesses that a cell remembers, in an order that does not depend on names of operations."""
-    reads = sorted(cell.reads.items(), key=lambda item: (item[0][0], item[1].column, item[1].number))
-    pending = [a for _, accesses in sorted(cell.pending.items()) for a in accesses]
-    return [*cell.writes, *(a for _, a in reads), *pending]

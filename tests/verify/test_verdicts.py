@@ -37,6 +37,7 @@ POINTS: list[tuple[Path, str | None, dict[str, Any], bool]] = [
     (SPECIFICATION / "decode.cake", "decode_part", {"Z": 1, "G": 1}, True),
     (SPECIFICATION / "decode.cake", "decode_combine", {}, True),
     (SPECIFICATION / "kmeans.cake", "half_norms", {}, True),
+    (EXAMPLES / "kmeans.cake", "assign", {"WGS": 2, "D": 64}, True),
 ]
 """File, kernel, constants, and whether all trip counts are proved. Attention has two counts that vary independently."""
 

@@ -1,0 +1,72 @@
+"""The closure against launches: nothing is proved that fails at some launch, and what it explores is what it says."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from cake.compiler import expand_file
+from cake.machine.order import check
+from cake.verify.closure import explore
+from cake.verify.rings import Rings
+from cake.verify.skeleton import Unfit, plan
+from tests.litmus.mutate import mutate
+from tests.litmus.test_litmus import arguments
+from tests.verify.loops import Loops, at, residue
+from tests.verify.test_verdicts import EXAMPLES, SPECIFICATION
+
+PARENTS = [Loops(2), Loops(3, 1), Loops(4, 2), Loops(3, skips=at(2)), Loops(2, 1)]
+GRID = [(tiles, slabs) for tiles in (1, 2, 3, 6) for slabs in (1, 2, 3, 4, 7, 8)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_proved_holds_on_a_grid(seed: int) -> None:
+    """Mutants of right rings: one that the closure accepts has no finding at any of these launches."""
+    rnd = random.Random(seed)
+    parent = PARENTS[seed].kernel()
+    proved = 0
+    for _ in range(25):
+        mutant, what = mutate(parent, rnd)
+        try:
+            closed = explore(plan(mutant), max_steps=60_000, seconds=3.0)
+        except Unfit:
+            continue
+        if closed.findings:
+            continue
+        proved += 1
+        for tiles, slabs in GRID:
+            launch = {**arguments(mutant), "tiles": tiles, "slabs": slabs}
+            found = check(mutant, launch, ctas=1, values=False)
+            assert found == [], (what, tiles, slabs)
+    assert proved or seed == 3
+
+
+def test_plans_of_the_examples() -> None:
+    gemm = plan(expand_file(EXAMPLES / "gemm.cake"))
+    ((count,), reach) = gemm.counts, gemm.reach
+    assert (count.granule, count.least, count.launch, count.leaf, gemm.flags) == (64, 1, True, "K", {})
+    assert reach == 2 and gemm.looped == {"load", "math"}
+    kda = plan(expand_file(SPECIFICATION / "kda.cake"))
+    assert [(c.granule, c.ragged, c.launch) for c in kda.counts] == [(64, True, False)]  # left >= C needs the remainder
+    rows = plan(expand_file(EXAMPLES / "rmsnorm.cake"))
+    assert rows.counts == [] and list(rows.flags.values()) == [2]  # a condition for each of two instances
+
+
+def test_residues_and_reach() -> None:
+    assert plan(Loops(skips=residue(7, 6)).kernel()).moduli == {7}
+    assert plan(Loops(skips=at(17)).kernel()).reach >= 18
+
+
+def test_rings_turn_together() -> None:
+    rings = Rings(expand_file(EXAMPLES / "gemm.cake"))
+    ring = rings.of_buffer["ab.a"]
+    assert ring.barriers == {"ab.full", "ab.empty"} and ring.buffers == {"ab.a", "ab.b"}
+    assert ("load", "ab.fill") in ring.cursors and ("math", "s") in ring.cursors
+    assert ring.slots == 4 and not ring.fixed and not ring.each
+    assert rings.of_buffer["cs.c"].each  # every instance has its own
+
+
+def test_cursors_set_back_have_no_skeleton() -> None:
+    with pytest.raises(Unfit):
+        plan(Loops(restart=True).kernel())
