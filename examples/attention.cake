@@ -31,7 +31,7 @@ kernel attention(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, HK, D], cu_q
         m0 = (cdiv(nq, BM) - 1 - i) * BM            # first query of the tile within its sequence: the last tile comes first
         where m0 >= 0
         seen = where(CAUSAL, min(nk, m0 + BM + nk - nq), nk)  # keys that some query of the tile sees
-        full = where(CAUSAL, min(nk, m0 + 1 + nk - nq), nk)  # keys that every query of the tile sees
+        full = where(CAUSAL, min(nk, m0 + 1 + nk - nq), nk)   # keys that every query of the tile sees
         blocks = max(1, cdiv(seen, BN))
         masked = max(1, blocks - max(0, full) // BN)
 

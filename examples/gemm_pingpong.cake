@@ -27,7 +27,6 @@ kernel gemm_pingpong(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N]) for sm_90a
     pipeline ab[STAGES] load -> one math:
         a: bf16[BM, BK] swizzle(128)
         b: bf16[BN, BK] swizzle(128)
-
     pipeline cs[2] math -> store:
         c: bf16[BM, 32] swizzle(64)
 

@@ -28,7 +28,6 @@ kernel assign(x: bf16[B, N, D], c: bf16[B, K, D], half: f32[B, K], out ids: i32[
 
     pipeline points[POINTS] load -> math:
         x: bf16[BM, D] swizzle(128)
-
     pipeline cents[STAGES] load -> math:
         c: bf16[BN, D] swizzle(128)
         h: f32[BN]
