@@ -73,11 +73,11 @@ class Registers:
     """A register array: [count, threads]."""
 
     def __init__(self, values: np.ndarray, at: int = 0) -> None:
-        self.values, self.at, self.bytes = values, at, 4
+        self.values, self.at, self.bytes, self.kind = values, at, 4, "u"
 
     def __add__(self, n: Any) -> Registers:
         other = Registers(self.values, self.at + index(n))
-        other.bytes = self.bytes
+        other.bytes, other.kind = self.bytes, self.kind
         return other
 
 
@@ -241,6 +241,7 @@ class Emulator:
             fill = [None] * count if kind in ("Best4", *GROUPS) else np.zeros((count, self.threads), dtype)
             array = self.scopes[-1][name] = Registers(fill)  # type: ignore[arg-type]
             array.bytes = {"uint16_t": 2, "uint8_t": 1, "int64_t": 8}.get(kind, 4)
+            array.kind = "i" if kind in ("int", "int64_t") else "u"
             return
         if self.next == ";":
             self.take()
@@ -359,7 +360,7 @@ class Emulator:
             return getattr(self, memory[1])(memory[2].split("_")[0], width, *args)
         if name.startswith(("ldmatrix", "stmatrix")):
             return self.matrix(name, args)
-        if name in ("keep", "keep_lowest", "best4", "which"):
+        if name in SELECT:
             return SELECT[name](self, *args)
         track = re.fullmatch(r"(no_group|keep_argmax|keep_argmin|column_of)(\d)", name)
         if track:
@@ -396,7 +397,7 @@ class Emulator:
         size = registers.bytes
         for t in np.flatnonzero(self.mask):
             raw = self.view(space, where, t, size * count)
-            values = raw.view(np.float32 if registers.values.dtype == np.float32 else f"u{size}")
+            values = raw.view(np.float32 if registers.values.dtype == np.float32 else f"{registers.kind}{size}")
             registers.values[registers.at : registers.at + count, t] = values
 
     def load_bits(self, space: str, width: str | None, where: Any) -> np.ndarray:
@@ -410,7 +411,8 @@ class Emulator:
         kind = np.dtype({"float": "f4", "int": "i4", "uint32_t": "u4", "uint16_t": "u2", "uint8_t": "u1"}[width or ""])
         for t in np.flatnonzero(self.mask):
             raw = self.view(space, where, t, kind.itemsize * len(words), True).view(kind)
-            raw[:] = [np.broadcast_to(w, self.threads)[t] for w in words]
+            values = [np.broadcast_to(w, self.threads)[t] for w in words]
+            raw[:] = values if kind.kind == "f" else np.array(values).astype(kind)  # integers wrap
 
     def reduce(self, name: str, where: Any, value: Any) -> None:
         for t in np.flatnonzero(self.mask):

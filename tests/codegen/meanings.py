@@ -49,6 +49,7 @@ PURE: dict[str, Callable[..., Any]] = {
     "min": lambda a, b: np.minimum(a, b),
     "abs": np.abs,
     "fabsf": np.abs,
+    "fmaxf": np.fmax,
     "select": np.where,
     "divide": lambda a, b: np.asarray(a, np.float32) / np.asarray(b, np.float32),
     "cdiv": lambda a, b: -(-np.asarray(a) // b),
@@ -82,7 +83,8 @@ class Best:
 
     def __init__(self, rows: list[np.ndarray]) -> None:
         self.rows = [np.array(r) for r in rows]
-        self.top, self.group = np.max(self.rows, axis=0), np.zeros(len(rows[0]), np.int64)
+        self.top = np.fmax(np.fmax.reduce(self.rows, axis=0), -np.inf)
+        self.group = np.zeros(len(rows[0]), np.int64)
 
 
 def _rows(e: Any, values: tuple[Any, ...]) -> list[np.ndarray]:
@@ -96,10 +98,10 @@ def _best4(e: Any, *values: Any) -> Best:
 def _keep(e: Any, best: Any, *rest: Any) -> None:
     if isinstance(best, Best):
         rows = _rows(e, rest[1:])
-        better = np.max(rows, axis=0) > best.top
+        better = np.fmax.reduce(rows, axis=0) > best.top
         for mine, row in zip(best.rows, rows, strict=True):
             mine[better] = row[better]
-        best.top[:], best.group[better] = np.max(best.rows, axis=0), index(rest[0])
+        best.top[better], best.group[better] = np.fmax.reduce(best.rows, axis=0)[better], index(rest[0])
         return
     column, value, at = rest
     better = np.asarray(value) > best
@@ -117,7 +119,25 @@ def _which(e: Any, best: Best, *columns: Any) -> np.ndarray:
     return np.array(_rows(e, columns))[first, np.arange(e.threads)]
 
 
-SELECT: dict[str, Callable[..., Any]] = {"best4": _best4, "keep": _keep, "keep_lowest": _keep_lowest, "which": _which}
+def _keep_least(e: Any, best: np.ndarray, column: np.ndarray, value: Any, at: Any) -> None:
+    better = np.asarray(value) < best
+    best[better] = np.broadcast_to(value, e.threads)[better]
+    column[better] = np.broadcast_to(at, e.threads)[better]
+
+
+def _keep_lowest_least(e: Any, best: np.ndarray, column: np.ndarray, other: np.ndarray, at: np.ndarray) -> None:
+    better = (other < best) | ((other == best) & (at < column))
+    column[better], best[better] = at[better], other[better]
+
+
+SELECT: dict[str, Callable[..., Any]] = {
+    "best4": _best4,
+    "keep": _keep,
+    "keep_least": _keep_least,
+    "keep_lowest": _keep_lowest,
+    "keep_lowest_least": _keep_lowest_least,
+    "which": _which,
+}
 
 
 # ---- trackers -------------------------------------------------------------------------------------------------------

@@ -59,3 +59,22 @@ __device__ __forceinline__ void keep_lowest(T &best, int &column, T other, int a
         column = at;
     }
 }
+
+// The same for the minimum of integers, whose least has no negative.
+template <typename T>
+__device__ __forceinline__ void keep_least(T &best, int &column, T value, int at)
+{
+    if (value < best) {
+        best = value;
+        column = at;
+    }
+}
+
+template <typename T>
+__device__ __forceinline__ void keep_lowest_least(T &best, int &column, T other, int at)
+{
+    if (other < best || (other == best && at < column)) {
+        best = other;
+        column = at;
+    }
+}

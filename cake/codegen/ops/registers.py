@@ -150,7 +150,7 @@ def _reduce(role: RoleContext, node: x.Op) -> None:
     def element(result: Index, k: Index) -> str:
         site = Site(m, _member(m, axis, result, k))
         text, valid = Expression(role, site).text(value), site.valid()
-        return f"{role.lane(valid)} ? {text} : {_neutral(function, dtype)}" if valid else text
+        return f"({role.lane(valid)} ? {text} : {_neutral(function, dtype)})" if valid else text
 
     with role.unrolled(results, var="r") as r:
         for c in range(chains):
@@ -194,14 +194,18 @@ def _slice_base(role: RoleContext, reg: Reg) -> int:
 @op("argreduce")
 def _argreduce(role: RoleContext, node: x.Op) -> None:
     """The best value and the lowest column that has it. Groups of four columns are compared by their maximum; only
-    where one wins are its members kept, and which of the four it was is found once at the end. NaN never wins."""
+    where one wins are its members kept, and which of the four it was is found once at the end. The minimum of floats is
+    the maximum of their negatives; of integers it is not, so that they are compared as they are. NaN never wins."""
     dst, index, value = node.reg("dst"), node.reg("index"), node.expr("value")
     assert value is not None
     m = map_of(role, value_domain(node))
-    sign = {"argmax": "", "argmin": "-", "max": "", "min": "-"}[str(node.attrs["function"])]
+    largest = str(node.attrs["function"]).endswith("max")
     results, members = _groups(m, 1)
     dtype = value.dtype
     ctype = VALUE[dtype]
+    sign = "-" if ctype == "float" and not largest else ""
+    worst = _neutral("max" if largest or sign else "min", dtype)
+    which = "" if largest or sign else "_least"
     group = 4 if members % 4 == 0 and ctype == "float" else 1
     best, column = role.fresh("best"), role.fresh("column")
     role.hoists_array("Best4" if group == 4 else ctype, best, results)
@@ -212,7 +216,6 @@ def _argreduce(role: RoleContext, node: x.Op) -> None:
         text, valid = Expression(role, site).text(value), site.valid()
         if sign:
             text = f"-({text})"
-        worst = _neutral("max", dtype)
         return (f"({role.lane(valid)} ? {text} : {worst})" if valid else text), site.at
 
     with role.unrolled(results, var="r") as r:
@@ -223,21 +226,24 @@ def _argreduce(role: RoleContext, node: x.Op) -> None:
                 with role.unrolled_from(1, members // 4, 4) as k:
                     values = ", ".join(element(r, k + j)[0] for j in range(4))
                     role.line(f"keep({b}, {k.div(4)}, {values});")
-            first = [_column_of(role, m, _member(m, 1, r, Index.of(k))) for k in range(4)]
+            columns = [_column_of(role, m, _member(m, 1, r, Index.of(k))) for k in range(4)]
             stride = _stride(m)
-            role.line(f"{c} = {stride} * int({b}.group) + which({b}, {', '.join(first)});")
+            role.line(f"{c} = {stride} * int({b}.group) + which({b}, {', '.join(columns)});")
             total = f"{b}.top"
         else:
-            role.line(f"{b} = {element(r, Index())[0]};")
+            first = element(r, Index())[0]
+            role.line(f"{b} = {f'fmaxf({first}, {worst})' if ctype == 'float' else first};")
             role.line(f"{c} = {_column_of(role, m, _member(m, 1, r, Index()))};")
             if members > 1:
                 with role.unrolled_from(1, members, 1) as k:
                     text, at = element(r, k)
-                    role.line(f"keep({b}, {c}, {text}, {_column_of(role, m, at)});")
+                    role.line(f"keep{which}({b}, {c}, {text}, {_column_of(role, m, at)});")
             total = b
         if node.attrs.get("scope") == "warp":
             with _butterfly(role, _shuffles(m, 1)) as lanes:
-                role.line(f"keep_lowest({total}, {c}, shuffle_xor({total}, {lanes}), shuffle_xor({c}, {lanes}));")
+                role.line(
+                    f"keep_lowest{which}({total}, {c}, shuffle_xor({total}, {lanes}), shuffle_xor({c}, {lanes}));"
+                )
     values_, indices = role.storage(dst.name), role.storage(index.name)
     v0, i0 = values_.base(dst.lead) + _slice_base(role, dst), indices.base(index.lead) + _slice_base(role, index)
     with role.unrolled(results, var="r") as r:
