@@ -88,6 +88,8 @@ class RegisterMap:
         if self.layout.kind == "frag":
             warps = self.threads // WARP
             halves = 1 if self.rows == 1 else 2 * max(1, self.rows // (16 * warps))
+            if warps == 1 and self.rows % 16 == 8:  # the right operand of mma may end in eight rows
+                halves = self.rows // 8
             if self.cols == 1 or self.cols == QUAD:
                 return halves
             return halves * self.cols // QUAD
@@ -139,6 +141,9 @@ class RegisterMap:
             block, rest = divmod(register, a_block)
             group, low = divmod(rest, 4)
             half, col = low // 2, 8 * group + 2 * within + low % 2
+            if warps == 1 and 16 * block + 8 == self.rows:  # eight rows at the end of the right operand of mma
+                group, low = divmod(rest, 2)
+                half, col = 0, 8 * group + 2 * within + low
         if self.rows == 1:
             return 0, col
         return 16 * warps * block + 16 * warp + 8 * half + quad, col

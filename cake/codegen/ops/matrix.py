@@ -3,6 +3,7 @@
 A 16x16 block of a frag tile is four words a lane, in the order (group 0, half 0), (group 0, half 1), (group 1, half
 0), (group 1, half 1): the four 8x8 matrices of an x4 instruction and the A operand of mma.m16n8k16. Lane l names row
 l % 8 of matrix l / 8. For a transposed view the same matrices lie transposed in memory and `.trans` turns them back.
+The right operand of a warp's mma may end in a block of eight rows: it has two words for 16 columns, group 0 and group 1.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cake.ir.layout import TileType
 
 
 def _blocks(role: RoleContext, ref: x.Ref, tile: TileType, body: Callable[[str, Index, int, str], None]) -> None:
-    """Call ``body`` for each 16x16 (at an odd end 16x8) block: address text, first register, words, suffix."""
+    """Call ``body`` for each 16x16 (at an odd end 16x8 or 8x16) block: address text, first register, words, suffix."""
     view = SharedView(role, ref)
     row0, col0, _, _ = view.starts()
     unit = 16 * role.warps
@@ -49,12 +50,26 @@ def _blocks(role: RoleContext, ref: x.Ref, tile: TileType, body: Callable[[str, 
         register = b * (tile.cols // 2) + group * 4
         body(view.address(row, stored), register, count, suffix)
 
-    with role.unrolled(blocks, var="i") as b:
-        if pairs:
-            with role.unrolled(pairs, 2, var="j") as group:
-                emit(b, group, 4)
-        if odd:
-            emit(b, Index.of(2 * pairs), 2)
+    def emit_half(group: Index) -> None:
+        tile_row, tile_col = Index.of(blocks * unit), group * 8
+        if ref.transposed:
+            row = Part(row0.uniform, row0.multiple, "lane % 16", 0, tile_col + row0.reg)
+            stored = Part(col0.uniform, col0.multiple, "", 16, tile_row + col0.reg)
+        else:
+            row = Part(row0.uniform, row0.multiple, "lane % 8", 0, tile_row + row0.reg)
+            stored = Part(col0.uniform, col0.multiple, "lane / 8 % 2 * 8", 16, tile_col + col0.reg)
+        body(view.address(row, stored), Index.of(blocks * (tile.cols // 2)) + group * 2, 2, suffix)
+
+    if blocks:
+        with role.unrolled(blocks, var="i") as b:
+            if pairs:
+                with role.unrolled(pairs, 2, var="j") as group:
+                    emit(b, group, 4)
+            if odd:
+                emit(b, Index.of(2 * pairs), 2)
+    if tile.rows % unit:
+        with role.unrolled(pairs, 2, var="j") as group:
+            emit_half(group)
 
 
 @op("ldmatrix")
@@ -102,12 +117,18 @@ def _mma(role: RoleContext, node: x.Op) -> None:
     function = f"mma_m16n8k16_{left.type.dtype}"
     with role.unrolled(depth // 16, var="k") as k, role.unrolled(rows // 16, var="i") as i:
         a_word = (first(a, 0) + i * (left.type.cols // 2) + k * 8).div(2)
-        with role.unrolled(cols // 8, var="j") as j:
-            # Columns 8 j of d are rows 8 j of b: half j % 2 of its block j / 2.
-            block, half = (j.div(2), j.mod(2)) if cols > 8 else (Index(), Index())
-            b_word = (first(b, 0) + block * (right.type.cols // 2) + half * 2 + k * 8).div(2)
-            d_at = first(d, 0) + i * (acc.type.cols // 2) + j * 4
-            role.line(
-                f"{function}({acc.pointer(d_at)}, {left.pointer(a_word)}, "
-                f"{right.name}[{b_word}], {right.name}[{b_word + 2}]);"
-            )
+        d_row = first(d, 0) + i * (acc.type.cols // 2)
+
+        def product(j: Index, b_word: Index, second: int) -> None:
+            """Columns 8 j of d, from the words of b that hold its rows 8 j."""
+            words = f"{right.name}[{b_word}], {right.name}[{b_word + second}]"
+            role.line(f"{function}({acc.pointer(d_row + j * 4)}, {left.pointer(a_word)}, {words});")
+
+        whole = min(cols // 8, right.type.rows // 16 * 2)
+        if whole:
+            with role.unrolled(whole, var="j") as j:  # half j % 2 of block j / 2
+                block = first(b, 0) + j.div(2) * (right.type.cols // 2) + j.mod(2) * 2 + k * 8
+                product(j, block.div(2), 2)
+        if cols // 8 > whole:  # the block of eight rows
+            last = first(b, 0) + whole // 2 * (right.type.cols // 2) + k * 4
+            product(Index.of(whole), last.div(2), 1)
