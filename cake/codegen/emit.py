@@ -186,10 +186,11 @@ def _prelude_entry(context: RoleContext, out: Writer) -> None:
 def _dispatch(kernel: x.Kernel, roles: list[tuple[str, Writer]], out: Writer) -> None:
     """Roles at sibling depth, in the order of their warps."""
     order = sorted(zip(kernel.roles, roles, strict=True), key=lambda pair: pair[0].first_warp)
-    at = 0
+    at, idle = 0, False
     for n, (role, (name, _)) in enumerate(order):
         last = role.first_warp + role.warps * role.instances
-        tests = ([f"warp_id >= {role.first_warp}"] if role.first_warp > at else []) + (
+        idle = idle or role.first_warp > at  # warps that no role has fall through every test: each must turn them away
+        tests = ([f"warp_id >= {role.first_warp}"] if idle else []) + (
             [f"warp_id < {last}"] if last < kernel.threads // 32 else []
         )
         at = last

@@ -22,7 +22,7 @@ from cake.ptx.flow import Operand, Program
 from cake.ptx.scalars import Scalars, evaluate
 from cake.ptx.values import SPACE, Peer, Value, mul, select, word
 
-VERSION = 1
+VERSION = 2
 """Of the check: what a cache remembers as checked by another version is checked again."""
 
 _POLICY = {
@@ -33,12 +33,16 @@ _POLICY = {
 """createpolicy.fractional for the whole access (9.7.9.19)."""
 
 
+IDLE = x.Role(name="(no role)", first_warp=0, warps=1, body=())
+"""The role of warps between roles: they run the prologue and end."""
+
+
 class Expected:
     """The reduced program of one kind of thread."""
 
     def __init__(self, kernel: x.Kernel, thread: Thread, stars: frozenset[str]) -> None:
         self.kernel, self.thread = kernel, thread
-        self.role = kernel.roles[thread.role]
+        self.role = kernel.roles[thread.role] if thread.role < len(kernel.roles) else IDLE
         self.out = Builder()
         self.scalars = Scalars(self.out)
         if self.role.var is not None:
@@ -131,7 +135,9 @@ class Expected:
             return
         if node.form == "advance" and node.count is not None:
             count = self.scalars.value(node.count)
-            moved = self.out.compute(lambda p, n: None if p is None or type(n) is not int else (p + n) % period, name, count)
+            moved = self.out.compute(
+                lambda p, n: None if p is None or type(n) is not int else (p + n) % period, name, count
+            )
             self.out.assign(name, moved, step=False)
             return
         source, by = (name, node.by) if node.form == "advance" else (f"cursor {node.source}", -node.back)
@@ -244,6 +250,9 @@ class Expected:
                 for _ in range(cols // 16):
                     out.event(name, "x4", ref.transposed, where=node)
                 if cols % 16:
+                    out.event(name, "x2", ref.transposed, where=node)
+            if rows % (16 * self.role.warps):  # eight rows at the end of the right operand of mma
+                for _ in range(cols // 16):
                     out.event(name, "x2", ref.transposed, where=node)
         elif name == "mma":
             rows, cols = self._extent(node.reg("d"))
@@ -488,12 +497,12 @@ def assigned(body: tuple[x.Stmt, ...]) -> set[str]:
 
 
 def thread_of(kernel: x.Kernel, warp: int, elected: bool) -> Thread:
-    """What a thread of a warp is in the expanded kernel."""
+    """What a thread of a warp is in the expanded kernel. Warps between roles that none of them has belong to ``IDLE``."""
     for n, role in enumerate(kernel.roles):
         within = warp - role.first_warp
         if 0 <= within < role.warps * role.instances:
             return Thread(n, within // role.warps, within % role.warps == 0, warp == 0, elected)
-    raise KeyError(warp)
+    return Thread(len(kernel.roles), 0, False, warp == 0, elected)
 
 
 def subject(kernel: x.Kernel) -> Subject:
@@ -518,7 +527,7 @@ def subject(kernel: x.Kernel) -> Subject:
         expected=expected,
         stars=stars,
         positions=lambda known: evaluate(kernel.positions, known),
-        roles=[(role.name, role.span or kernel.span) for role in kernel.roles],
+        roles=[(role.name, role.span or kernel.span) for role in (*kernel.roles, IDLE)],
     )
 
 

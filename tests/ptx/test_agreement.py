@@ -8,9 +8,11 @@ import time
 
 import pytest
 
+from cake.codegen import emit
 from cake.ptx.check import check
 from tests.codegen.forms import FORMS
 from tests.codegen.test_forms import FAST
+from tests.ops.table import FORMS as OPERATIONS
 from tests.ptx.compiled import compile_kernel, edited, example, findings, needs_nvrtc, ptx_of, source_of
 
 pytestmark = needs_nvrtc
@@ -94,3 +96,28 @@ def test_arithmetic_and_layout_of_the_code_do_not_matter() -> None:
     text = edited(text, rf"^\tadd\.s32 \t(%r\d+), (%r\d+), {full};", split)
     text = edited(text, r"^\tbra\.uni \t(\$L__BB0_\d+);", r"\tbra.uni \tHOP;\n\nHOP:\n\tbra.uni \t\1;")
     assert findings("gemm", text) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pipeline several producers and consumers",
+        "turn of 3",
+        "tma.load 2d",
+        "mma bf16 16x24x32 A shared B rows pad(8)",
+    ],
+)
+def test_roles_and_gaps(name: str) -> None:
+    """Warps that no role has between two roles; barriers numbered by an instance modulo three; odd blocks of mma."""
+    made = OPERATIONS[name].kernel
+    assert check(made, compile_kernel(made)) == []
+
+
+def test_a_gap_that_runs_a_role_is_found() -> None:
+    """Code in which the warps of no role run the last one does not pass."""
+    made = OPERATIONS["pipeline several producers and consumers"].kernel
+    source = emit(made)
+    test = "else if (warp_id >= 8)\n        role_right"
+    assert test in source
+    found = check(made, compile_kernel(made, source.replace(test, "else\n        role_right")))
+    assert [d.code for d in found] == ["P119"]
