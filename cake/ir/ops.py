@@ -303,7 +303,8 @@ OPS: dict[str, OpRow] = {
         ),
         OpRow(
             "tma.store",
-            "Copy a shared tile to a box of a tensor; what lies outside the tensor is not written.",
+            "Copy a shared tile to a box of a tensor; what lies past the tensor's ends is not written. The box may not start before "
+            "the tensor.",
             ("dst", "src"),
             (_r("src", "async", "done"), _w("dst", "async", "done")),
             surface="tma.store(dst, src)",
@@ -317,7 +318,7 @@ OPS: dict[str, OpRow] = {
         ),
         OpRow(
             "tma.reduce",
-            "Combine a shared tile into a box of a tensor, element by element.",
+            "Combine a shared tile into a box of a tensor, element by element; boxes as for tma.store.",
             ("dst", "src"),
             (_r("src", "async", "done"), Effect("dst", "rw", "async", "done")),
             surface="tma.reduce(dst, src, add|min|max)",

@@ -244,7 +244,7 @@ def _combine(old: Array, new: Array, function: str, dtype: str) -> Array:
 
 
 def _rows(cols: int) -> Any:
-    return lambda t: ((70 * t - 5, 0), (64, cols))
+    return lambda t: ((70 * t, 0), (64, cols))
 
 
 for _dtype, _cols, _attrs in (
@@ -258,7 +258,7 @@ for _dtype, _cols, _attrs in (
         "store",
         _dtype,
         (120, _cols),
-        f"70 * t.i - 5 : 70 * t.i + 59, 0 : {_cols}",
+        f"70 * t.i : 70 * t.i + 64, 0 : {_cols}",
         _cols,
         _attrs,
         _rows(_cols),
@@ -279,6 +279,6 @@ for _function, _types in (("add", ("f32", "bf16", "f16", "i32")), ("min", ("bf16
     for _dtype in _types:
         _cols = 64 if DTYPES[_dtype].bytes == 2 else 32
         _store(
-            f"{_dtype} 2d", f"reduce {_function}", _dtype, (120, _cols), f"70 * t.i - 5 : 70 * t.i + 59, 0 : {_cols}",
+            f"{_dtype} 2d", f"reduce {_function}", _dtype, (120, _cols), f"70 * t.i : 70 * t.i + 64, 0 : {_cols}",
             _cols, "swizzle(128)", _rows(_cols),
         )  # fmt: skip

@@ -117,13 +117,22 @@ class TmaLoad(Copy):
 
 
 class TmaStore(Copy):
-    """Copy a shared tile to a box of a tensor; what lies outside is not written."""
+    """Copy a shared tile to a box of a tensor; what lies past its ends is not written. The box may not start before the
+    tensor: unlike loads, stores with a negative coordinate trap (CUDA C++ Programming Guide, "Using TMA to transfer
+    multi-dimensional arrays": the top left corner of a write cannot have negative indices; seen on H200)."""
 
     mode: ev.Mode = "w"
 
     def issue(self, m: Executor, inst: Instance, step: Step, members: list[Runner]) -> None:
         """Start the copy."""
         dst, src, _ = step.data
+        if min(dst.starts) < 0:
+            what = f"`{self.op.op}` to a box of `{self.dst.ref.base}` that starts at {list(map(int, dst.starts))}"
+            fail(
+                "O503",
+                f"{what}: a copy to global memory may end outside the tensor, but not start before it",
+                self.op.span,
+            )
         runner = members[0]
         held: list[Array] = []
 
