@@ -62,6 +62,7 @@ def sources() -> dict[str, Any]:
         "attention-64": ("attention", None, {"D": 64, "LSE": True}),
         "gemm_pingpong": ("gemm_pingpong", None, {}),
         "gemm_pingpong-192": ("gemm_pingpong", None, {"BN": 192, "STAGES": 4}),
+        "gemm_pingpong-split": ("gemm_pingpong", None, {"SPLIT": 4}),
         "gemm_pingpong-64": ("gemm_pingpong", None, {"BM": 64, "BN": 256, "STAGES": 4}),
         "kmeans": ("kmeans", "assign", {}),
         "kmeans-64": ("kmeans", "assign", {"D": 64}),
@@ -144,7 +145,9 @@ def _check_one(torch: Any, kernel: Any, problem: Problem, shape: Shape, constant
     for seed in (1, 2):
         tensors = _fresh(torch, problem, shape, seed, constants)
         outputs = problem.outputs(constants)
-        kept = [t for i, t in enumerate(tensors) if i not in outputs and isinstance(t, torch.Tensor)]
+        kept = [
+            t for i, t in enumerate(tensors) if i not in (*outputs, *problem.scratch) and isinstance(t, torch.Tensor)
+        ]
         before = [t.clone() for t in kept]
         kernel(*tensors)
         torch.cuda.synchronize()
@@ -297,7 +300,9 @@ def run_all(artifacts: Path, out: Path, names: list[str], pairs: int, timing: bo
             print("  results differ between runs of the same inputs")
         if good and timing:
             entry["host"] = _host(directory, problem)
-            entry["times"] = survive(time_shapes, directory, problem, list(problem.timed(constants)), TIME_SECONDS, pairs)
+            entry["times"] = survive(
+                time_shapes, directory, problem, list(problem.timed(constants)), TIME_SECONDS, pairs
+            )
             _table(entry)
         entry["seconds"] = time.time() - begin
         results["kernels"][directory.name] = entry

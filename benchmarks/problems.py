@@ -17,7 +17,7 @@ class Problem:
     ``outputs(constants)`` are their indices. ``reference`` computes each output in float64, with the error allowed for each
     element; ``peer`` writes into outputs of its own. ``checked`` shapes are tested, ``timed`` ones also timed. ``work`` counts
     the ``unit`` (FLOP or bytes) of a shape. ``measure(torch, arguments, output)`` turns an output that is a choice into what
-    the choice is worth, in float64, NaN where it is none."""
+    the choice is worth, in float64, NaN where it is none. ``scratch`` arguments may hold anything before and after."""
 
     name: str
     arguments: Callable[[Any, Shape, Any, Constants], list[Any]]
@@ -32,6 +32,7 @@ class Problem:
     # A second peer, where the first is only a ceiling: what torch.compile makes of the reference.
     rival: Callable[[Any, list[Any], Constants], Callable[[], Any]] | None = None
     measure: Callable[[Any, list[Any], Any], Any] | None = None
+    scratch: tuple[int, ...] = ()
 
 
 def random_tensor(torch: Any, shape: Shape, generator: Any, dtype: Any, scale: float = 1.0) -> Any:
@@ -533,7 +534,19 @@ HALF_NORMS = Problem(
     timed=lambda c: [(32, 1024), (1, 65536)],
 )
 
-GEMM_PINGPONG = replace(GEMM, name="gemm_pingpong")
+
+def _pingpong_arguments(torch: Any, shape: Shape, generator: Any, constants: Constants) -> list[Any]:
+    """With SPLIT > 1 also room for partial sums, and flags that are zero."""
+    arguments = _gemm_arguments(torch, shape, generator, constants)
+    if constants["SPLIT"] > 1:
+        tiles = (-(-shape[0] // constants["BM"]), -(-shape[1] // constants["BN"]))
+        size = constants["BM"] * constants["BN"]
+        arguments.append(poisoned(torch, (*tiles, size), generator.device, torch.float32))
+        arguments.append(torch.zeros(tiles, dtype=torch.int32, device=generator.device))
+    return arguments
+
+
+GEMM_PINGPONG = replace(GEMM, name="gemm_pingpong", arguments=_pingpong_arguments, scratch=(3,))
 ATTENTION_DYNAMIC = replace(
     ATTENTION,
     name="attention_dynamic",

@@ -3,21 +3,31 @@
 # One thread loads the slabs of every tile of the CTA, in order. The warpgroups take turns at the tensor cores, a whole main
 # loop at a time, so that one narrows and stores its tile while the other multiplies: nothing of the epilogue is left in
 # the open. Each stage of the ring goes to one of them; `skip` moves a warpgroup past the stages of the other's tile.
-kernel gemm_pingpong(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N]) for sm_90a:
+#
+# With SPLIT > 1, K is divided, for products with few tiles. The splits of a tile hand their partial sums on in `part`, in
+# order, so that the result does not depend on timing; `flags` counts those that are done and ends at zero as it began. A
+# split waits only for tiles before it in the list, which some CTA has taken already.
+kernel gemm_pingpong(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N],
+                     inout part: f32[cdiv(M, BM), cdiv(N, BN), BM * BN] if SPLIT > 1,
+                     inout flags: i32[cdiv(M, BM), cdiv(N, BN)] if SPLIT > 1) for sm_90a:
     const BM: {64, 128} = 128
     const BN: {128, 192, 256} = 128
     const BK = 64
     const STAGES: {3, 4, 5, 6} = 5
     const GROUP: {1, 4, 8, 16} = 8
+    const SPLIT: {1, 2, 4, 8} = 1
 
     where BM * BN <= 128 * 192                      # the accumulators fit one warpgroup
     where K % 8 == 0, N % 8 == 0
 
-    kt = cdiv(K, BK)
+    assume zero(flags)
+
+    kt = cdiv(cdiv(K, BK), SPLIT)                   # all splits are of one length; past K there are zeros
 
     tiles persistent:
         m in cdiv(M, BM) grouped(GROUP)
         n in cdiv(N, BN)
+        z in SPLIT
         m0 = m * BM
         n0 = n * BN
 
@@ -35,7 +45,7 @@ kernel gemm_pingpong(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N]) for sm_90a
     do load:
         for t in tiles:
             for k in range(kt):
-                k0 = k * BK
+                k0 = (t.z * kt + k) * BK
                 with ab.fill() as s:
                     tma.load(s.a, a[t.m0 : t.m0 + BM, k0 : k0 + BK])
                     tma.load(s.b, b[t.n0 : t.n0 + BN, k0 : k0 + BK])
@@ -53,8 +63,18 @@ kernel gemm_pingpong(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N]) for sm_90a
             wgmma.wait(acc)
             ab.release()
             ab.skip(kt)                             # the other's tile
-            for i in unroll(BN // 32):
-                c0 = t.n0 + 32 * i
-                with cs.fill() as o:
-                    stmatrix(o.c, bf16(acc[:, 32 * i : 32 * i + 32]))
-                tma.store(c[t.m0 : t.m0 + BM, c0 : c0 + 32], o.c)
+            if SPLIT > 1:
+                if t.z > 0:
+                    wait_until(flags[t.m, t.n], t.z)
+                    sync()
+                    acc = acc + load(part[t.m, t.n, lin(acc)])
+                if t.z < SPLIT - 1:
+                    store(part[t.m, t.n, lin(acc)], acc)
+                sync()
+                signal(flags[t.m, t.n], (t.z + 1) % SPLIT)
+            if t.z == SPLIT - 1:
+                for i in unroll(BN // 32):
+                    c0 = t.n0 + 32 * i
+                    with cs.fill() as o:
+                        stmatrix(o.c, bf16(acc[:, 32 * i : 32 * i + 32]))
+                    tma.store(c[t.m0 : t.m0 + BM, c0 : c0 + 32], o.c)

@@ -25,8 +25,6 @@ FUNCTIONS: dict[str, Rule] = {}
 NAMESPACES = ("tma", "wgmma", "tcgen05", "atomic", "fence", "pdl")
 
 NOT_BUILT = {
-    "wait_until": "waiting on a word in global memory (`wait_until`)",
-    "signal": "publishing a word in global memory (`signal`)",
     "pdl.wait": "programmatic dependent launch",
     "pdl.launch": "programmatic dependent launch",
     "tcgen05.mma": "tcgen05",

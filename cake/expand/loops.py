@@ -86,9 +86,16 @@ def part_of_tiles(ctx: RoleContext, e: s.Index) -> tuple[Expr, int]:
         ctx.refuse("T022", "the list of tiles that is divided is that of `tiles persistent`", e.span)
     if any(isinstance(i, s.Where) for i in tiles.declaration.items):
         ctx.not_built("a part of tiles of which `where` drops some", e.span)
-    inside = Apply(op="and", args=(_compare("<=", integer(0), first), _compare("<", first, integer(every))), dtype="bool")
+    inside = Apply(
+        op="and", args=(_compare("<=", integer(0), first), _compare("<", first, integer(every))), dtype="bool"
+    )
     if ctx.facts.prove(inside) is not True:
-        ctx.refuse("T022", f"the first of every {every} tiles has a number below {every}", e.span, help="use the instance's number")
+        ctx.refuse(
+            "T022",
+            f"the first of every {every} tiles has a number below {every}",
+            e.span,
+            help="use the instance's number",
+        )
     return first, every
 
 

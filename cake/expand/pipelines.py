@@ -120,7 +120,9 @@ def skip(ctx: RoleContext, ring: RingInfo, e: s.Call) -> None:
     for slots in (ring.stages, *ring.longer):
         walked = field_cursor(cursor, ring, slots)
         ctx.cursors[walked] = slots
-        ctx.emit(x.Cursor(executor="one" if ctx.solo else "lanes", cursor=walked, count=count, reason="skip", span=e.span))
+        ctx.emit(
+            x.Cursor(executor="one" if ctx.solo else "lanes", cursor=walked, count=count, reason="skip", span=e.span)
+        )
 
 
 def field_cursor(cursor: str, ring: RingInfo, slots: int) -> str:

@@ -63,7 +63,10 @@ def test_counts() -> None:
 
 
 def test_verified() -> None:
+    """Safe without split-K. With it the answer is open: no rule judges yet what CTAs wait for in global memory."""
     assert verify(kernel(), effort="quick").status == "safe"
+    found = verify(kernel(SPLIT=2), effort="quick")
+    assert (found.status, found.codes) == ("unknown", ("U905",))
 
 
 def test_compiled() -> None:
@@ -74,9 +77,21 @@ def test_compiled() -> None:
 WITHOUT_TURN = TEXT.replace("            with product:\n", "            if kt > 0:\n")
 MUTANTS = [
     ("no turn", WITHOUT_TURN, {"P101", "P102", "P103", "P106", "P107", "D201", "D202", "D208"}),
-    ("first skip", TEXT.replace("        ab.skip(w * kt)", "        ab.skip(0)"), {"P101", "P102", "P103", "D208", "P107"}),
-    ("skip of a tile", TEXT.replace("            ab.skip(kt) ", "            ab.skip(0) "), {"P101", "P102", "P103", "D208", "P107"}),
-    ("too far", TEXT.replace("            ab.skip(kt) ", "            ab.skip(kt + 1) "), {"P101", "P102", "P103", "D208", "P107"}),
+    (
+        "first skip",
+        TEXT.replace("        ab.skip(w * kt)", "        ab.skip(0)"),
+        {"P101", "P102", "P103", "D208", "P107"},
+    ),
+    (
+        "skip of a tile",
+        TEXT.replace("            ab.skip(kt) ", "            ab.skip(0) "),
+        {"P101", "P102", "P103", "D208", "P107"},
+    ),
+    (
+        "too far",
+        TEXT.replace("            ab.skip(kt) ", "            ab.skip(kt + 1) "),
+        {"P101", "P102", "P103", "D208", "P107"},
+    ),
     ("all tiles", TEXT.replace("tiles[w::2]", "tiles"), {"P101", "P102", "P103", "D208", "O502", "P107"}),
 ]
 
@@ -89,3 +104,54 @@ def test_mutants_are_found(text: str, codes: set[str]) -> None:
     except CakeError as e:
         found = {d.code for d in e.diagnostics}
     assert found & codes, found
+
+
+# ---- split-K --------------------------------------------------------------------------------------------------------
+
+
+def split(m: int, n: int, k: int) -> dict[str, Any]:
+    """Arguments with room for partial sums."""
+    tiles = (-(-m // 128), -(-n // 128))
+    return {**given(m, n, k), "part": np.zeros((*tiles, 128 * 128), np.float32), "flags": np.zeros(tiles, np.int32)}
+
+
+@pytest.mark.parametrize(("parts", "k"), [(2, 712), (4, 712), (8, 200)])
+@pytest.mark.parametrize("ctas", [1, 3])
+def test_split(parts: int, k: int, ctas: int) -> None:
+    """The same bits for every order of events; flags end at zero; some splits lie wholly past K."""
+    arguments = split(200, 264, k)
+    expected = gemm_pingpong.reference(arguments, {}, {})["c"]
+    outs = [run(kernel(SPLIT=parts), arguments, seed=seed, ctas=ctas).outputs for seed in (0, 5)]
+    assert np.abs(outs[0]["c"].astype(np.float64) - expected).max() <= 2**-8 * np.abs(expected).max()
+    assert outs[0]["c"].tobytes() == outs[1]["c"].tobytes()
+    assert not outs[0]["flags"].any()
+    assert check(kernel(SPLIT=parts), arguments, ctas=ctas) == []
+
+
+SPLIT_MUTANTS = [
+    (
+        "signal before the warps are done",
+        "                sync()\n                signal",
+        "                signal",
+        "M401",
+    ),
+    ("only one thread has waited", "t.z)\n                    sync()", "t.z)", "M401"),
+    ("no wait", "                    wait_until(flags[t.m, t.n], t.z)\n", "", "M401"),
+    ("no signal", "                signal(flags[t.m, t.n], (t.z + 1) % SPLIT)\n", "", "P101"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "code"), [m[1:] for m in SPLIT_MUTANTS], ids=[m[0] for m in SPLIT_MUTANTS])
+def test_split_mutants_are_found(old: str, new: str, code: str) -> None:
+    assert TEXT.count(old) == 1
+    k = kernel(TEXT.replace(old, new), SPLIT=2)
+    try:
+        found = {d.code for d in check(k, split(200, 264, 200), ctas=2)}
+    except CakeError as e:
+        found = {d.code for d in e.diagnostics}
+    assert code in found, found
+
+
+def test_split_compiled() -> None:
+    report = build(kernel(SPLIT=4)).report
+    assert report.registers <= 168 and not report.spills

@@ -1,7 +1,5 @@
 """Refusals of declarations: constants, parameters, conditions, tiles, roles, pipelines, buffers, turns."""
 
-
-
 from __future__ import annotations
 
 import pytest
@@ -103,12 +101,6 @@ CASES = [
         "T001",
         ring(pipeline="pipeline p[2] lode -> math:  # here\n    a: bf16[64, 64] swizzle(128)"),
         ("`lode`", "`load`"),
-    ),
-    Case(
-        "one",
-        "T099",
-        ring(pipeline="pipeline p[2] load -> one math:  # here\n    a: bf16[64, 64] swizzle(128)"),
-        ("`one`",),
     ),
     Case(
         "self ring",

@@ -1,7 +1,5 @@
 """Refusals of pipelines: endpoints, held counts, fills and their coverage, store rings, turns."""
 
-
-
 from __future__ import annotations
 
 from tests.expand.cases import Case, check, parametrised

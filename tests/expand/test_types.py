@@ -1,7 +1,5 @@
 """Refusals of types: names, dtypes, shapes, layouts, subscripts, reductions, element moves and their proofs."""
 
-
-
 from __future__ import annotations
 
 from tests.expand.cases import Case, check, parametrised
@@ -221,8 +219,16 @@ CASES = [
         .replace("    role", "    smem b: bf16[64, 64]\n    role", 1),
         ("`stmatrix`", "sm_80"),
     ),
-    Case("wait_until", "T099", row("wait_until(i[t.r], 1)  # here", params=MORE), ("wait_until",)),
-    Case("signal", "T099", row("signal(i[t.r], 1)  # here", params=MORE), ("signal",)),
+    Case("flag of an input", "T013", row("signal(i[t.r], 1)  # here", params=MORE), ("inout",)),
+    Case(
+        "flag of a tile",
+        "T013",
+        row("wait_until(f[cols(v)], 1)  # here", params=MORE + ", inout f: i32[M]"),
+        ("one element",),
+    ),
+    Case("flag of floats", "T005", row("wait_until(f[t.r], 1)  # here", params=MORE + ", inout f: f32[M]"), ("i32",)),
+    Case("flag and a float", "T005", row("signal(f[t.r], 1.5)  # here", params=MORE + ", inout f: i32[M]"), ("i32",)),
+    Case("flag outside", "O503", row("signal(f[t.r + 1], 1)  # here", params=MORE + ", inout f: i32[M]"), ("f",)),
     Case("pdl", "T099", row("pdl.wait()  # here"), ("launch",)),
 ]
 
