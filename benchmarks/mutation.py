@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.mutation.classes import CLASSES, LEFT_OUT, mutants
-from tests.mutation.judge import MANY, STATES
+from tests.mutation.judge import MANY, STATES, verdict, verifier
 from tests.mutation.matrix import COLUMNS, Matrix, Result, judge
 from tests.mutation.parents import Parent, parents
 
@@ -38,9 +38,9 @@ def _alarm(*_: Any) -> None:
     raise Slow
 
 
-def work(task: tuple[str, int, float, int]) -> tuple[str, list[Result], int]:
+def work(task: tuple[str, int, float, int, bool]) -> tuple[str, list[Result], int]:
     """One parent's mutants in a fixed random order, until the deadline."""
-    name, seed, seconds, every = task
+    name, seed, seconds, every, whole = task
     deadline = time.time() + seconds
     parent = next(p for p in parents() if p.name == name)
     found = list(mutants(parent.kernel))
@@ -49,7 +49,8 @@ def work(task: tuple[str, int, float, int]) -> tuple[str, list[Result], int]:
     signal.signal(signal.SIGALRM, _alarm)
     results: list[Result] = []
     # one generator, so that skeletons are compared over all of the parent's mutants
-    stream = judge(parent, found)
+    ask = verifier if whole else verdict
+    stream = judge(parent, found, ask)
     while time.time() < deadline:
         signal.alarm(PATIENCE)
         try:
@@ -59,7 +60,7 @@ def work(task: tuple[str, int, float, int]) -> tuple[str, list[Result], int]:
             break
         except Slow:
             done = len(results) + 1
-            stream = judge(parent, found[done:])
+            stream = judge(parent, found[done:], ask)
         finally:
             signal.alarm(0)
     return name, results, len(found)
@@ -72,7 +73,7 @@ def shares(chosen: list[Parent], minutes: float, workers: int) -> dict[str, floa
     each = 0.25 * whole / max(1, len(heavy))
     light = whole - each * len(heavy)
     rest = [p for p in chosen if p.family != "corpus"]
-    return {p.name: each if p in heavy else 3 * light / max(1, len(rest)) for p in chosen}
+    return {p.name: each if p in heavy else 1.5 * light / max(1, len(rest)) for p in chosen}
 
 
 def record(matrix: Matrix, possible: dict[str, int], seconds: float, seed: int) -> dict[str, Any]:
@@ -156,6 +157,7 @@ def main() -> None:
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--out", type=Path, default=RESULTS)
     arguments.add_argument("--page", action="store_true", help="write the table of docs/verifier.md")
+    arguments.add_argument("--verifier", action="store_true", help="ask cake.verify.verify instead of the order check")
     arguments.add_argument("--checker", action="store_true", help="mutate the checker instead of kernels")
     options = arguments.parse_args()
     os.nice(10)
@@ -164,12 +166,16 @@ def main() -> None:
         return
     began = time.time()
     chosen = [p for p in parents() if options.only in p.name]
+    if options.verifier:
+        chosen = [p for p in chosen if verifier(p, p.kernel).kind == "accepted"]
+        options.out = RESULTS.with_name("mutation_verifier.json") if options.out == RESULTS else options.out
     seconds = shares(chosen, options.minutes, options.workers)
     matrix, possible = Matrix(), Counter[str]()
-    queue = sorted(chosen, key=lambda p: -seconds[p.name])
+    queue = sorted(chosen, key=lambda p: (len(p.name) * 7919 + sum(map(ord, p.name))) % 101)
     with get_context("fork").Pool(options.workers, maxtasksperchild=1) as pool:
         waiting = [
-            (p, pool.apply_async(work, ((p.name, options.seed, seconds[p.name], options.every),))) for p in queue
+            (p, pool.apply_async(work, ((p.name, options.seed, seconds[p.name], options.every, options.verifier),)))
+            for p in queue
         ]
         for parent, handle in waiting:
             name, results, count = handle.get()
@@ -181,6 +187,8 @@ def main() -> None:
                 for c, n in matrix.parents.get(parent.name, Counter()).items()
                 if c not in ("broken rejected", "harmless accepted")
             }
+            summary = record(matrix, dict(possible), time.time() - began, options.seed)
+            options.out.write_text(json.dumps(summary, indent=1) + "\n")
             print(f"{name}: {len(results)} of {count}, {dict(bad)}, {time.time() - began:.0f} s", flush=True)
     summary = record(matrix, dict(possible), time.time() - began, options.seed)
     options.out.write_text(json.dumps(summary, indent=1) + "\n")

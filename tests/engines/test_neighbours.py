@@ -11,7 +11,7 @@ from tests.litmus.build import R32, Smem, elements
 from tests.litmus.catalogue import kernel
 from tests.litmus.test_litmus import arguments
 from tests.machine.edit import edit
-from tests.mutation.rings import turns
+from tests.mutation.rings import Ring, ring, turns
 
 
 def mixed(ids: tuple[int, int]) -> x.Kernel:
@@ -69,3 +69,29 @@ def test_slot_under_another_buffer() -> None:
     k = k.model_copy(update={"buffers": moved})
     assert "D208" in [d.code for d in check(k, values, ctas=1)]
     assert search(k, values).kind == attack(k, values, 8).kind == "stale"
+
+
+def test_fence_of_the_other_space() -> None:
+    """Found by mutation: fence.proxy.async.global after cp.async into shared memory. The fence is of one state space (PTX ISA
+    9.7.13.5); the order reading published the copies by a fence of either."""
+    k = kernel("19_cp_async_wgmma_fence")
+
+    def other(node: x.Stmt) -> x.Stmt:
+        wrong = isinstance(node, x.Fence) and node.what == "async_shared"
+        return node.model_copy(update={"what": "async_global"}) if wrong else node
+
+    wrong = edit(k, other)
+    assert "F301" in [d.code for d in check(wrong, arguments(wrong), ctas=1)]
+    assert attack(wrong, arguments(wrong), 4).kind == "fence"
+    assert attack(k, arguments(k), 4).verdict == "clean" and check(k, arguments(k), ctas=1) == []
+
+
+def test_relaxed_acquire_of_a_slot() -> None:
+    """A relaxed wait before ordinary stores into a slot: permission travels (E6), since no store is performed before the wait
+    that it depends on; what would be read after it does not (litmus 08)."""
+    k = ring(Ring(1, fill="stores"))
+    values = {**arguments(k), "tiles": 1, "slabs": 3}
+    loose = edit(k, lambda n: n.model_copy(update={"sem": "relaxed"}) if isinstance(n, x.Wait) else n, "load0")
+    assert check(loose, values, ctas=1) == [] and attack(loose, values, 8).verdict == "clean"
+    loose = edit(k, lambda n: n.model_copy(update={"sem": "relaxed"}) if isinstance(n, x.Wait) else n, "use")
+    assert check(loose, values, ctas=1) and attack(loose, values, 8).kind == "visibility"

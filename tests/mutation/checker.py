@@ -8,6 +8,7 @@ mutants whose truth the two engines know.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from cake.machine.order import leaving as leaving_module
 from cake.machine.order import registers as register_module
 from cake.verify.oracle import assault
 from tests.litmus import build as b
+from tests.litmus import test_neighbours
 from tests.litmus.catalogue import kernel as litmus
 from tests.litmus.catalogue import verdicts
 from tests.machine.edit import edit
@@ -87,6 +89,9 @@ def cases(each: int = 1) -> list[Case]:
     found += [
         Case(f"cp.async feeds {n}", _fed(n), (zeros(_fed(n)),), 1, "conservative", ("F301",), True) for n in ("a", "w")
     ]
+    for name, node in _touches().items():
+        k = _in_flight(node)
+        found.append(Case(f"{name} in flight", k, (zeros(k),), 1, "conservative", ("any",), False))
     for p in synthetic():
         if p.name in SAMPLED:
             found += _broken(p, each)
@@ -94,6 +99,39 @@ def cases(each: int = 1) -> list[Case]:
         if p.name in ("gemm_64x2", "attention_80"):
             found += _broken(p, 12, (28,))
     return found
+
+
+def _touches() -> dict[str, x.Op]:
+    """Accesses to accumulators, one kind each."""
+    whole = b.TileType(dtype="f32", shape=(64, 8), layout=b.FRAG)
+    acc, other = b.Reg(name="acc", dtype="f32"), b.Reg(name="v", dtype="f32")
+    zero = b.Const(value=0.0, dtype="f32")
+    sums: dict[str, x.Attribute] = {"function": "sum", "axis": 1, "scope": "warp"}
+    out = b.elements("out")
+    return {
+        "assign.dst": x.Op(op="assign", operands={"dst": acc, "value": zero}, type=whole),
+        "assign.value": x.Op(op="assign", operands={"dst": other, "value": acc}, type=whole),
+        "reduce.value": x.Op(
+            op="reduce", operands={"dst": b.Reg(name="t", dtype="f32"), "value": acc}, attrs=sums, type=whole
+        ),
+        "load.dst": x.Op(op="load", operands={"dst": acc, "src": b.elements("in")}, type=whole),
+        "store.value": x.Op(op="store", operands={"dst": out, "value": acc}, type=whole),
+    }
+
+
+def _in_flight(touch: x.Op) -> x.Kernel:
+    """Litmus 06 with an access to the accumulators between the wgmma's commit and its wait."""
+    k = edit(litmus("06_tma_load_wait_wgmma"), lambda n: [touch, n] if isinstance(n, x.GroupWait) else n, "math")
+    tiles = {"v": (64, 8), "t": (64, 1)}
+    more = {n: b.TileType(dtype="f32", shape=s, layout=b.FRAG) for n, s in tiles.items()}
+    roles = tuple(r.model_copy(update={"tiles": {**r.tiles, **more}}) if r.name == "math" else r for r in k.roles)
+    shape = (b.integer(64), b.integer(8))
+    tensors = (
+        *k.tensors,
+        x.Tensor(name="in", dtype="f32", shape=shape),
+        x.Tensor(name="out", dtype="f32", shape=shape, direction="out"),
+    )
+    return k.model_copy(update={"roles": roles, "tensors": tensors})
 
 
 def _fed(name: str) -> x.Kernel:
@@ -162,7 +200,7 @@ def effects(change: Change) -> Iterator[None]:
 
 
 def _meant(row: ops.OpRow, e: ops.Effect, op: str, f: ev.Effect) -> bool:
-    return op == row.name and f.operand == e.operand and f.mode[0] == e.mode[0]
+    return op == row.name and f.operand == e.operand and f.mode in (e.mode, *e.mode)
 
 
 def _changed(row: ops.OpRow, e: ops.Effect, how: str) -> Change:
@@ -349,9 +387,15 @@ def heard(programs: list[Case]) -> set[str]:
 
 
 def killer(patch: Patch, programs: list[Case]) -> str:
-    """The first program whose verdict a checker mutant changes; empty if it survives."""
+    """The first program (or test of neighbouring programs) that a checker mutant fails; empty if it survives."""
     with patch():
         for case in programs:
             if not case.holds():
                 return case.name
+        for name, function in vars(test_neighbours).items():
+            if name.startswith("test_") and not inspect.signature(function).parameters:
+                try:
+                    function()
+                except Exception:
+                    return f"tests/litmus/test_neighbours.py {name}"
     return ""

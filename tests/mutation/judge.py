@@ -94,6 +94,25 @@ def truth(parent: Parent, kernel: x.Kernel, launches: list[Launch], states: int 
     return Truth("harmless", "", (), name, total)
 
 
+def verifier(parent: Parent, kernel: x.Kernel) -> Verdict:
+    """What the whole verifier says of the kernel, given the same launches (its closure goes past them)."""
+    from cake.verify import verify
+
+    try:
+        ill = problems(kernel)
+        if ill:
+            return Verdict("rejected", ["X003"], ill[0])
+        said = verify(kernel, effort="quick", launches=[dict(v) for v in parent.launches], ctas=parent.ctas)
+        codes = list(said.codes)
+        text = next((d.message for d in said.diagnostics if d.code in said.codes), "")
+        kind = {"safe": "accepted", "unsafe": "rejected", "unknown": "unknown"}[said.status]
+        return Verdict("policy" if kind == "rejected" and codes and set(codes) <= POLICY else kind, codes, text)
+    except CakeError as error:
+        return Verdict("rejected", [d.code for d in error.diagnostics], error.diagnostics[0].message)
+    except Exception as error:
+        return Verdict("crash", [type(error).__name__], str(error)[:200])
+
+
 def verdict(parent: Parent, kernel: x.Kernel) -> Verdict:
     """What the checker says over the grid: the first launch it refuses."""
     try:

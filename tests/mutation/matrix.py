@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from cake.ir.expanded import Kernel
 from tests.mutation.judge import Truth, Verdict, names, truth, unrolled, verdict
 from tests.mutation.parents import Parent
 from tests.mutation.site import CLASSES, Mutant
@@ -54,6 +55,9 @@ NOTED = {
     "undecided rejected",
     "crash",
 }
+
+
+Ask = Callable[[Parent, Kernel], Verdict]
 
 
 @dataclass
@@ -107,7 +111,7 @@ class Matrix:
         return "\n".join(lines)
 
 
-def judge(parent: Parent, mutants: Iterable[Mutant]) -> Iterator[Result]:
+def judge(parent: Parent, mutants: Iterable[Mutant], ask: Ask = verdict) -> Iterator[Result]:
     """Judge the mutants of one parent; equal skeletons once."""
     known: set[str] = set()
     base = names(unrolled(parent, parent.kernel)[0])
@@ -121,7 +125,7 @@ def judge(parent: Parent, mutants: Iterable[Mutant]) -> Iterator[Result]:
             yield Result(parent.name, m.number, m.what, "repeated", Truth("repeated"), Verdict(""))
             continue
         known.add(name)
-        heard = verdict(parent, m.kernel)
+        heard = ask(parent, m.kernel)
         real = said if said is not None else truth(parent, m.kernel, launches)
         cell = "crash" if heard.kind == "crash" else CELLS[real.kind, heard.kind]
         yield Result(parent.name, m.number, m.what, cell, real, heard)

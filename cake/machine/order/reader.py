@@ -290,8 +290,9 @@ class Order:
             row = FENCED["seen", space]
             np.maximum(clock.rows[row], clock.rows[V], out=clock.rows[row])
             np.maximum(clock.rows[row + READS], clock.rows[R], out=clock.rows[row + READS])
-            clock.bits[PUB] |= clock.bits[DONE] & self.copies[column]
-            clock.bits[PUB_SEEN] |= (clock.bits[SEEN] & self.generic) | clock.bits[PUB]
+            if space == "shared":  # where cp.async writes
+                clock.bits[PUB] |= clock.bits[DONE] & self.copies[column]
+                clock.bits[PUB_SEEN] |= (clock.bits[SEEN] & self.generic) | clock.bits[PUB]
             if held is not None:
                 clock.bits[PUB] |= held.bits[PUB]
                 clock.bits[PUB_SEEN] |= held.bits[PUB_SEEN]

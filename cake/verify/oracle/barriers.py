@@ -66,7 +66,8 @@ class Mbarrier:
                 t.view.join(view)
             else:
                 t.view.join_control(view)
-                t.view.reads |= view.reads & ~t.mine if sem == "acquire" and how != "relaxed" else 0
+                if how != "relaxed":  # E6: a store is not performed before the wait that it depends on
+                    t.view.reads |= view.reads
 
 
 @dataclass
