@@ -54,7 +54,11 @@ def main() -> None:
         *sorted((ROOT / "examples").glob("*.cake")),
         *sorted((ROOT / "tests/ir/examples").glob("*.cake")),
     ]
-    efforts: list[Effort] = ["quick"] * (not options.full) + ["full"] * (not options.quick)
+    efforts: list[Effort] = []
+    if not options.full:
+        efforts.append("quick")
+    if not options.quick:
+        efforts.append("full")
     print(f"{'kernel':<22} {'effort':<6} {'verdict':<8} {'runs':>5} {'seconds':>8}  claim")
     for path in files:
         found = kernels(path)
