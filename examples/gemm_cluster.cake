@@ -10,7 +10,7 @@ kernel gemm_cluster(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N]) for sm_90a:
     const BN: {128, 192, 256} = 256
     const BK = 64
     const STAGES: {3, 4, 5, 6} = 4
-    const GROUP: {8, 16} = 16
+    const GROUP: {4, 8, 16} = 16
     const CLUSTER: {1, 2, 4} = 2
     const OUT: {2, 4} = 2                           # slots of each warpgroup's ring of stores
 

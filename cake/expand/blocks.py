@@ -251,6 +251,21 @@ def _drain(ctx: RoleContext, e: s.Call, op: str, extra: tuple[str, ...]) -> None
     check_pair(ctx, shared, tensor, e.span)
     if tensor.storage.direction == "in":
         ctx.refuse("T013", f"`{tensor.storage.name}` is an input", e.span, help="declare it `out` or `inout`")
+    for sub in tensor.subs:
+        # Loads may start before a tensor; for writes the ISA's bulk copies trap there (CUDA C++ Programming Guide,
+        # "Using TMA to transfer multi-dimensional arrays"; seen on an H200 as an illegal instruction).
+        start = sub.start if isinstance(sub, x.Range) else sub.at if isinstance(sub, x.Point) else None
+        if start is None:
+            continue
+        claim = Apply(op="<=", args=(integer(0), start), dtype="bool")
+        if ctx.facts.prove(claim) is not True:
+            ctx.refuse(
+                "O503",
+                f"`{op}` may start at {show(start)}, before `{tensor.storage.name}`: its end is clipped, its start is not",
+                e.span,
+                facts=ctx.facts.explain(claim),
+                help="guard it with `if`, or state what makes the start at least 0 in `where` or `assume`",
+            )
     attrs: dict[str, x.Attribute] = dict(hint(ctx, bound.get("l2")))
     if extra:
         function_name = bound["op"].name if isinstance(bound["op"], s.Name) else ""
