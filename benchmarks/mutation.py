@@ -95,13 +95,39 @@ def record(matrix: Matrix, possible: dict[str, int], seconds: float, seed: int) 
     }
 
 
-def page(matrix: Matrix, summary: dict[str, Any]) -> None:
+def page(summary: dict[str, Any]) -> None:
     """Put the table into the page."""
+    matrix = Matrix()
+    for number, cells in summary["classes"].items():
+        matrix.counts[int(number)] = Counter({c: n for c, n in cells.items() if c != "title"})
     intro = (
         f"{summary['judged']:,} of {summary['mutants']:,} mutants of {len(summary['parents'])} parents judged in "
         f"{summary['seconds']} s; {summary['distinct']:,} distinct event skeletons."
     )
     put(f"{intro}\n\n{matrix.table()}", BEGIN, END)
+
+
+def checker_page(summary: dict[str, Any]) -> None:
+    """Put the kill rate and the survivors into the page."""
+    killed, survivors = len(summary["killed"]), summary["survivors"]
+    text = f"{killed} of {killed + len(survivors)} killed by {summary['programs']} programs. Survivors:\n\n"
+    text += "".join(f"- `{s}`\n" for s in survivors)
+    text += "\nEffects of operations that none of these programs has (not run): "
+    text += ", ".join(f"`{u}`" for u in summary["not_told"]) + "."
+    put(text, "<!-- checker: begin -->", "<!-- checker: end -->")
+
+
+def resumed(path: Path) -> tuple[Matrix, dict[str, int], float]:
+    """What an earlier run wrote: it stopped between two parents."""
+    matrix, possible = Matrix(), {}
+    summary = json.loads(path.read_text())
+    for number, cells in summary["classes"].items():
+        matrix.counts[int(number)] = Counter({c: n for c, n in cells.items() if c != "title"})
+    for name, cells in summary["parents"].items():
+        possible[name] = cells.pop("possible")
+        matrix.parents[name] = Counter(cells)
+    matrix.notes, matrix.kinds = summary["notes"], Counter(summary["bad_executions"])
+    return matrix, possible, float(summary["seconds"])
 
 
 def checker(out: Path, write: bool) -> None:
@@ -128,16 +154,9 @@ def checker(out: Path, write: bool) -> None:
     summary: dict[str, Any] = {"programs": len(programs), "seconds": round(time.time() - began), "rate": round(rate, 3)}
     summary |= {"survivors": survivors, "not_told": unused, "killed": killed}
     out.write_text(json.dumps(summary, indent=1) + "\n")
-    text = f"{len(killed)} of {len(killed) + len(survivors)} checker mutants killed by {len(programs)} programs.\n\nSurvivors:\n\n"
-    text += "".join(f"- `{s}`\n" for s in survivors)
-    text += (
-        "\nEffects of operations that none of these programs tells about (not run): "
-        + ", ".join(f"`{u}`" for u in unused)
-        + "."
-    )
-    print(text)
+    print(f"{len(killed)} killed, {len(survivors)} survive")
     if write:
-        put(text, "<!-- checker: begin -->", "<!-- checker: end -->")
+        checker_page(summary)
 
 
 def put(text: str, begin: str, end: str) -> None:
@@ -157,6 +176,7 @@ def main() -> None:
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--out", type=Path, default=RESULTS)
     arguments.add_argument("--page", action="store_true", help="write the table of docs/verifier.md")
+    arguments.add_argument("--resume", action="store_true", help="go on with the parents that the results file lacks")
     arguments.add_argument("--verifier", action="store_true", help="ask cake.verify.verify instead of the order check")
     arguments.add_argument("--checker", action="store_true", help="mutate the checker instead of kernels")
     options = arguments.parse_args()
@@ -169,8 +189,10 @@ def main() -> None:
     if options.verifier:
         chosen = [p for p in chosen if verifier(p, p.kernel).kind == "accepted"]
         options.out = RESULTS.with_name("mutation_verifier.json") if options.out == RESULTS else options.out
+    matrix, possible, before = resumed(options.out) if options.resume else (Matrix(), {}, 0.0)
+    chosen = [p for p in chosen if p.name not in possible]
+    began -= before
     seconds = shares(chosen, options.minutes, options.workers)
-    matrix, possible = Matrix(), Counter[str]()
     queue = sorted(chosen, key=lambda p: (len(p.name) * 7919 + sum(map(ord, p.name))) % 101)
     with get_context("fork").Pool(options.workers, maxtasksperchild=1) as pool:
         waiting = [
@@ -193,7 +215,7 @@ def main() -> None:
     summary = record(matrix, dict(possible), time.time() - began, options.seed)
     options.out.write_text(json.dumps(summary, indent=1) + "\n")
     if options.page:
-        page(matrix, summary)
+        page(summary)
     print(json.dumps(summary["totals"]))
 
 

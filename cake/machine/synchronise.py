@@ -226,8 +226,8 @@ class GroupWait(Statement):
     def run(self, m: Executor, runner: Runner, step: Step) -> bool:
         node = self.node
         queue = runner.queue(node.queue)
-        limit = len(queue.groups) - node.keep
         start = queue.seen_read if node.read else queue.seen
+        limit = max(start, len(queue.groups) - node.keep)
         for number in range(start, limit):
             for flight in queue.groups[number]:
                 if not (flight.reads_done if node.read else flight.done):

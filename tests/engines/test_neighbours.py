@@ -11,7 +11,7 @@ from tests.litmus.build import R32, Smem, elements
 from tests.litmus.catalogue import kernel
 from tests.litmus.test_litmus import arguments
 from tests.machine.edit import edit
-from tests.mutation.rings import Ring, ring, turns
+from tests.mutation.rings import Ring, ring, stores, turns
 
 
 def mixed(ids: tuple[int, int]) -> x.Kernel:
@@ -95,3 +95,19 @@ def test_relaxed_acquire_of_a_slot() -> None:
     assert check(loose, values, ctas=1) == [] and attack(loose, values, 8).verdict == "clean"
     loose = edit(k, lambda n: n.model_copy(update={"sem": "relaxed"}) if isinstance(n, x.Wait) else n, "use")
     assert check(loose, values, ctas=1) and attack(loose, values, 8).kind == "visibility"
+
+
+def test_wait_that_keeps_more_groups_than_there_are() -> None:
+    """Found by mutation: with fewer groups than are kept, nothing is waited for. The machine told the order reading of the first
+    ones as finished, so that a store ring whose wait keeps one group too many was accepted (D207)."""
+    k = stores(4, 1)
+    values = {**arguments(k), "tiles": 3, "slabs": 2}
+    assert check(k, values, ctas=1) == [] and search(k, values).verdict == "clean"
+
+    def more(node: x.Stmt) -> x.Stmt:
+        inside = isinstance(node, x.GroupWait) and node.keep
+        return node.model_copy(update={"keep": node.keep + 1}) if inside else node
+
+    k = edit(k, more)
+    assert [d.code for d in check(k, values, ctas=1)] == ["D207"]
+    assert search(k, values).kind == attack(k, values, 8).kind == "race"

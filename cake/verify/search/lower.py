@@ -198,6 +198,8 @@ class Walk:
             return _scalar(e)(self.env)
         except (KeyError, TypeError):
             return None
+        except ZeroDivisionError:
+            raise Fault("arithmetic: a division by zero") from None
 
     def integer(self, e: Expr) -> int:
         """A uniform integer that must be known."""
