@@ -42,12 +42,13 @@ def launch(path: Path, kernel: x.Kernel) -> None:
     rng = np.random.default_rng(zlib.crc32(repr(kernel.constants).encode()))
     values: dict[str, Any] = companion.find("inputs")(dims, dict(kernel.constants), rng)
     given = {n: v for n, v in values.items() if any(p.name == n for p in (*kernel.tensors, *kernel.scalars))}
-    outputs = [t for t in kernel.tensors if t.name not in given]
-    for t in outputs:
-        given[t.name] = np.zeros([int(evaluate(e, dims)) for e in t.shape], numpy_dtype(t.dtype))
+    for t in kernel.tensors:
+        if t.name not in given:  # an output, or workspace that starts at zero
+            given[t.name] = np.zeros([int(evaluate(e, dims)) for e in t.shape], numpy_dtype(t.dtype))
     result = run(kernel, given, seed=1)
     expected = companion.find("reference")(values, dims, dict(kernel.constants))
     tolerance = companion.find("tolerance")
+    outputs = [t for t in kernel.tensors if t.direction == "out"]
     assert outputs
     for t in outputs:
         got = result.outputs[t.name]
