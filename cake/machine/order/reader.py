@@ -40,6 +40,7 @@ from cake.machine.order.clocks import (
     V,
     control,
 )
+from cake.machine.order.collectives import divergent
 from cake.machine.order.conflicts import Profile
 from cake.machine.order.layout import Columns
 from cake.machine.order.leaving import Leaving
@@ -63,11 +64,15 @@ class Order:
         self.forgetful = forgetful
         self.findings: list[Diagnostic] = []
         self.running = False
+        self.batches = 0
 
     # -- the observer's interface -------------------------------------------------------------------------------------
 
     def start(self, setup: ev.Setup) -> None:
         """A batch of clusters starts."""
+        if not self.batches:
+            self.findings += divergent(setup.kernel)
+        self.batches += 1
         self.running = True
         self.columns = Columns(setup)
         self.agents = setup.agents
