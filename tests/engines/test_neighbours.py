@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from cake.ir import expanded as x
 from cake.machine.order import check
 from cake.verify.oracle import attack
@@ -47,14 +49,16 @@ def test_limit() -> None:
     assert (found.verdict, found.kind) == ("unknown", "U906")
 
 
+def by_elected_lane(kind: type[x.Node], node: x.Stmt) -> x.Stmt:
+    return node.model_copy(update={"executor": "warp"}) if isinstance(node, kind) else node
+
+
 def test_elected_lane_does_not_wait_for_a_warpgroup() -> None:
     """Found by mutation: the elected lane's wgmma wait, then a barrier. wait_group is .sync.aligned (PTX ISA 9.7.15.6.2), so its
     siblings' registers are still in flight; the order reading took the barrier for enough."""
     k = kernel("12_release_after_the_wgmma_wait")
     for kind in (x.GroupWait, x.Commit):
-        one = edit(
-            k, lambda n, kind=kind: n.model_copy(update={"executor": "warp"}) if isinstance(n, kind) else n, "math"
-        )
+        one = edit(k, partial(by_elected_lane, kind), "math")
         assert "C601" in [d.code for d in check(one, arguments(one), ctas=1)]
 
 
@@ -105,8 +109,9 @@ def test_wait_that_keeps_more_groups_than_there_are() -> None:
     assert check(k, values, ctas=1) == [] and search(k, values).verdict == "clean"
 
     def more(node: x.Stmt) -> x.Stmt:
-        inside = isinstance(node, x.GroupWait) and node.keep
-        return node.model_copy(update={"keep": node.keep + 1}) if inside else node
+        if isinstance(node, x.GroupWait) and node.keep:
+            return node.model_copy(update={"keep": node.keep + 1})
+        return node
 
     k = edit(k, more)
     assert [d.code for d in check(k, values, ctas=1)] == ["D207"]
