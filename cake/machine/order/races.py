@@ -88,7 +88,10 @@ class Races:
             return
         for write in writes:
             wrote = write.effect.region
-            if isinstance(wrote, ev.SharedRegion) and (wrote.position, wrote.buffer) != (region.position, region.buffer):
+            if isinstance(wrote, ev.SharedRegion) and (wrote.position, wrote.buffer) != (
+                region.position,
+                region.buffer,
+            ):
                 key = (_path(write), _path(access))
                 if key not in self.misdirected:
                     self.misdirected.add(key)
@@ -224,7 +227,9 @@ class Races:
         wrote, meant = write.effect.region, read.effect.region
         assert isinstance(wrote, ev.SharedRegion) and isinstance(meant, ev.SharedRegion)
         holds = f"fill {wrote.position}" if wrote.buffer == meant.buffer else f"what was written to `{wrote.buffer}`"
-        message = f"{of(read.op or read.agent)} reads fill {meant.position} of `{meant.buffer}`, but the slot holds {holds}"
+        message = (
+            f"{of(read.op or read.agent)} reads fill {meant.position} of `{meant.buffer}`, but the slot holds {holds}"
+        )
         witness = (f"{_does(write)}{steps(write.site)}", f"{_does(read)}{steps(read.site)}")
         return finding(
             "D208", message, read.site, witness=witness, help="use the handle of the wait that guards the read"
