@@ -252,7 +252,7 @@ def driver() -> Driver:
             raise errors.error(
                 errors.NO_DRIVER,
                 "There is no CUDA driver on this machine, so kernels cannot be launched here.",
-                "run on a machine with an NVIDIA GPU; checking, simulating, estimating and building need none",
+                "run on a machine with an NVIDIA GPU; checking, simulating and building need none",
                 str(e),
             ) from e
         found = Driver(cuda)
