@@ -1,6 +1,6 @@
 """How long the commands take in fresh processes: `cake check`, and `cake build` with and without its cache.
 
-    python benchmarks/cli_speed.py [--out benchmarks/results]
+python benchmarks/cli_speed.py [--out benchmarks/results]
 """
 
 from __future__ import annotations

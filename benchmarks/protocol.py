@@ -1,5 +1,6 @@
-"""How speed is measured: two functions interleaved in alternating order, cold L2, medians with a bootstrap interval,
-against the noise of one function measured as if it were two; clocks are logged, never set.
+"""How speed is measured: two functions interleaved in alternating order, cold L2, outputs exchanged half-way (where a
+buffer lies in L2 and memory matters), medians with a bootstrap interval, against the noise of one function measured as
+if it were two; clocks are logged, never set, and times are given in SM cycles too.
 
 Absolute times describe the day (the card is power-capped under dense load), so only the ratio within a run is a
 result.
@@ -49,6 +50,8 @@ class Comparison:
     pairs: int
     clocks: dict[str, Any] = field(default_factory=dict)
     samples: dict[str, list[float]] = field(default_factory=dict)
+    ours_cycles: float | None = None
+    peer_cycles: float | None = None
 
     @property
     def significant(self) -> bool:
@@ -62,6 +65,19 @@ def interval(values: Sequence[float], *, seed: int = 0) -> Interval:
     n = len(values)
     medians = sorted(statistics.median(rng.choices(values, k=n)) for _ in range(BOOTSTRAP))
     return Interval(statistics.median(values), medians[int(0.025 * BOOTSTRAP)], medians[int(0.975 * BOOTSTRAP)])
+
+
+def geometric_mean(cells: Sequence[tuple[Sequence[float], Sequence[float]]], *, seed: int = 0) -> Interval:
+    """The geometric mean over cells of the median ratio of pairs (peer over ours), with its 95% bootstrap interval: pairs are
+    drawn anew within each cell, so that the interval is that of these shapes, not of shapes at large."""
+    rng = random.Random(seed)
+    ratios = [[y / x for x, y in zip(a, b, strict=True)] for a, b in cells]
+
+    def mean(drawn: Sequence[Sequence[float]]) -> float:
+        return statistics.geometric_mean(statistics.median(r) for r in drawn)
+
+    means = sorted(mean([rng.choices(r, k=len(r)) for r in ratios]) for _ in range(BOOTSTRAP))
+    return Interval(mean(ratios), means[int(0.025 * BOOTSTRAP)], means[int(0.975 * BOOTSTRAP)])
 
 
 class Clocks:
@@ -139,15 +155,26 @@ def timed(torch: Any, functions: Sequence[Callable[[], Any]], flush: Any) -> lis
 
 
 def paired(
-    torch: Any, ours: Callable[[], Any], peer: Callable[[], Any], *, pairs: int, flush: Any
+    torch: Any,
+    ours: Callable[[], Any],
+    peer: Callable[[], Any],
+    *,
+    pairs: int,
+    flush: Any,
+    swap: Callable[[], None] | None = None,
 ) -> tuple[list[float], list[float]]:
-    """Times of ``pairs`` pairs; which goes first alternates."""
+    """Times of ``pairs`` pairs; which goes first alternates. ``swap`` exchanges the two functions' outputs: called before the
+    second half and after it."""
     left, right = [], []
     for i in range(pairs):
+        if swap is not None and i == pairs // 2:
+            swap()
         first = timed(torch, (ours, peer) if i % 2 == 0 else (peer, ours), flush)
         a, b = first if i % 2 == 0 else first[::-1]
         left.append(a)
         right.append(b)
+    if swap is not None and pairs:
+        swap()
     return left, right
 
 
@@ -159,21 +186,26 @@ def compare(
     pairs: int = PAIRS,
     warmup: int = 3,
     device: int = 0,
+    swap: Callable[[], None] | None = None,
 ) -> Comparison:
-    """Ours against a peer. Both write outputs of their own and read the same random inputs."""
+    """Ours against a peer. Both write outputs of their own, which ``swap`` exchanges, and read the same random inputs."""
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=f"cuda:{device}")
     clocks = Clocks(device)
     with clocks:
         paired(torch, ours, peer, pairs=warmup, flush=flush)
-        a, b = paired(torch, ours, peer, pairs=pairs, flush=flush)
+        a, b = paired(torch, ours, peer, pairs=pairs, flush=flush, swap=swap)
         c, d = paired(torch, ours, ours, pairs=pairs, flush=flush)
+    summary = clocks.summary()
+    mhz = summary["sm_mhz"][1] if "sm_mhz" in summary else None
     return Comparison(
         ours_us=interval(a),
         peer_us=interval(b),
+        ours_cycles=statistics.median(a) * mhz if mhz else None,
+        peer_cycles=statistics.median(b) * mhz if mhz else None,
         ratio=interval([y / x for x, y in zip(a, b, strict=True)]),
         noise=interval([y / x for x, y in zip(c, d, strict=True)]),
         pairs=pairs,
-        clocks=clocks.summary(),
+        clocks=summary,
         samples={"ours_us": a, "peer_us": b, "ours_first_us": c, "ours_second_us": d},
     )
 

@@ -114,8 +114,12 @@ def tune_shape(problem: Problem, shape: Shape, able: list[tuple[Any, Constants]]
         a, b = protocol.paired(torch, lambda: able[i][0](*ours), call, pairs=FINAL_PAIRS, flush=flush)
         return statistics.median(y / x for x, y in zip(a, b, strict=True))
 
+    def swap() -> None:
+        for i in problem.outputs(constants):
+            ours[i], peer[i] = peer[i], ours[i]
+
     best, constants = able[max(order[:FINALISTS], key=ratio)]
-    result = protocol.compare(torch, lambda: best(*ours), call, pairs=pairs)
+    result = protocol.compare(torch, lambda: best(*ours), call, pairs=pairs, swap=swap)
     rival = None
     if problem.rival is not None:
         other = problem.rival(torch, peer, constants)
@@ -168,6 +172,12 @@ def run_all(directory: Path, out: Path, names: list[str], pairs: int) -> int:
             records = [json.loads(line) for line in Path(progress.name).read_text().splitlines()]
         results["kernels"][name] = records
         protocol.write_json(out / "tune.json", results)
+        if len(records) > 1:
+            cells = [(r["samples"]["ours_us"], r["samples"]["peer_us"]) for r in records]
+            mean = protocol.geometric_mean(cells)
+            print(
+                f"{name}: geometric mean {mean.median:.4f} [{mean.low:.4f}, {mean.high:.4f}] of {len(records)} shapes"
+            )
         for r in records:
             ratio = r["ratio"]
             chosen = {k: v for k, v in r["constants"].items() if k in r["points"][0]["constants"]}
