@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from cake.expand.functions import FUNCTIONS, NOT_BUILT, load_rules
 from cake.ir import surface as s
 
 PLAIN = [
@@ -36,7 +37,25 @@ names = st.sampled_from(PLAIN)
 anywhere = st.sampled_from(PLAIN + SOFT)
 """Names inside expressions, where words such as ``where`` are no keywords."""
 
-functions = st.sampled_from(["f", "cdiv", "bf16", "where", "range", "unroll", "wgmma", "store"])
+load_rules()
+OPERATIONS = sorted({*FUNCTIONS, *NOT_BUILT})
+"""Every operation and function of the language, by its dotted name."""
+
+
+def dotted(name: str) -> s.Expr:
+    """The expression that names an operation."""
+    first, *rest = name.split(".")
+    out: s.Expr = s.Name(name=first)
+    for part in rest:
+        out = s.Attribute(base=out, name=part)
+    return out
+
+
+REDUCTIONS = ("argmax", "argmin", "max", "min", "sum")  # with other arguments they are habits from elsewhere
+functions = st.sampled_from(["f", "bf16", "range", "unroll", *(n for n in OPERATIONS if n not in REDUCTIONS)]).map(
+    dotted
+)
+along = (s.Kwarg(name="axis", value=s.Number(value=1)),)
 attributes = st.sampled_from(["fill", "release", "T", "m0", "async", "in", "x", "where"])
 
 _comment = st.sampled_from(["# a", "# to do: nothing", "#", "#! é", '# "quoted" (open'])
@@ -85,13 +104,17 @@ def _kwargs(values: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]
 
 def _compound(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     some = st.builds(s.Slice, lo=st.none() | inner, hi=st.none() | inner, step=st.none() | inner)
-    slices = some | st.builds(s.Slice, lo=inner, hi=inner, step=inner)
-    called = functions.map(lambda name: s.Name(name=name)) | st.builds(s.Attribute, base=inner, name=attributes)
+    stepped = st.builds(s.Slice, lo=inner, step=inner) | st.builds(s.Slice, hi=inner, step=inner)
+    slices = some | stepped | st.builds(s.Slice, lo=inner, hi=inner, step=inner)
+    called = functions | st.builds(s.Attribute, base=inner, name=attributes)
     return st.one_of(
         st.builds(s.Unary, op=st.sampled_from(["neg", "not"]), operand=inner),
         st.builds(s.Binary, op=st.sampled_from(OPERATORS), left=inner, right=inner),
         st.builds(s.Attribute, base=inner, name=attributes),
         st.builds(s.Call, func=called, args=_tuple(inner, high=2), kwargs=_kwargs(inner)),
+        st.builds(
+            s.Call, func=st.sampled_from(REDUCTIONS).map(dotted), args=_tuple(inner, 1, 1), kwargs=st.just(along)
+        ),
         st.builds(s.Index, base=inner, subs=_tuple(inner | slices, 1, 3)),
     )
 

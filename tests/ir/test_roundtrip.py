@@ -128,7 +128,7 @@ def test_every_production_is_exercised() -> None:
 
         return record
 
-    @settings(settings.get_profile("surface"), max_examples=250, derandomize=True, database=None)
+    @settings(settings.get_profile("surface"), max_examples=400, derandomize=True, database=None)
     @given(strategies.files)
     def generate(file: s.File) -> None:
         assert parse_all(format_file(file))[0] is not None
@@ -141,6 +141,15 @@ def test_every_production_is_exercised() -> None:
     finally:
         callbacks.update(originals)
     assert sorted(map(str, unused)) == [], unused
+
+
+@pytest.mark.parametrize("name", strategies.OPERATIONS)
+def test_every_operation_is_a_callee_of_the_generator(name: str) -> None:
+    """The generator draws its callees from all operations of the language; each prints and reads as such."""
+    call = s.Call(func=strategies.dotted(name), args=(s.Name(name="x"),))
+    file = s.File(consts=(s.Const(name="A", value=call),))
+    assert parse(format_file(file)) == file
+    assert format_expr(call) == f"{name}(x)"
 
 
 def test_nodes_print_alone() -> None:
