@@ -1,4 +1,5 @@
-"""How long the commands take in fresh processes: `cake check`, and `cake build` with and without its cache.
+"""How long the commands take in fresh processes: `cake check` and `cake build` with and without their caches (the
+translation check included), and `cake run` of a GEMM of 512 cubed.
 
 python benchmarks/cli_speed.py [--out benchmarks/results]
 """
@@ -52,6 +53,9 @@ def main() -> None:
                         build = ["build", source, "-o", out]
                         samples.setdefault(f"build {name}, no cache", []).append(seconds(build, cache))
                         samples.setdefault(f"build {name}, cached", []).append(seconds(build, cache))
+    with tempfile.TemporaryDirectory() as cache:
+        run_512 = ["run", "examples/gemm.cake", "M=512", "N=512", "K=512"]
+        samples["run gemm 512x512x512"] = [seconds(run_512, cache) for _ in range(RUNS)]
     record = {"python": platform.python_version(), "cores": os.cpu_count(), "load": os.getloadavg(), "seconds": samples}
     (options.out / "cli-speed.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     for what, values in samples.items():

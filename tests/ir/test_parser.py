@@ -293,23 +293,6 @@ def test_read_source(tmp_path: Path) -> None:
         parse_file(large)
 
 
-def test_a_fresh_process_is_quick(tmp_path: Path) -> None:
-    """Reading the largest example takes a fraction of a second in a new process, imports and tables included."""
-    code = (
-        "import time; t = time.perf_counter()\n"
-        "from cake.ir.parser import parse_file\n"
-        f"parse_file({str(EXAMPLES[0])!r})\n"
-        "print(time.perf_counter() - t)"
-    )
-    environment = {"PYTHONPATH": str(ROOT), "CAKE_CACHE_DIR": str(tmp_path), "PATH": ""}
-    times = [
-        float(subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True).stdout)
-        for _ in range(3)
-    ]
-    # 0.15 s on an idle machine; the bound leaves room for a busy one.
-    assert min(times) < 0.6
-
-
 def test_without_a_place_for_tables(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")

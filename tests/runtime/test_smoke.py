@@ -39,7 +39,7 @@ def troubled(directory: str, problem: str, shapes: list[Shape], progress: str) -
 def test_trouble_is_recorded_where_it_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_smoke, "FAILURES", 5)
     shapes: list[Shape] = [(n,) for n in (1, 2, 3, 4, 5, 6)]
-    records = survive(troubled, tmp_path, GEMM, shapes, 4.0)
+    records = survive(troubled, tmp_path, GEMM, shapes, 10.0)
     assert [tuple(r["shape"]) for r in records] == shapes
     assert [r["ok"] for r in records] == [True, False, False, False, False, True]
     assert "R019" in records[1]["error"][0]

@@ -51,13 +51,11 @@ def test_result() -> None:
     ],
 )
 def test_failures(function: object, limit: float, code: str, text: str) -> None:
-    begin = time.monotonic()
     with pytest.raises(CakeError) as e:
         watchdog.run(function, timeout=limit)  # type: ignore[arg-type]
     found = e.value.diagnostics[0]
     assert found.code == code and text in found.message
     assert found.help
-    assert time.monotonic() - begin < 50
 
 
 def test_a_signal_is_named() -> None:
