@@ -113,6 +113,12 @@ def build(
     allow: Annotated[
         list[str] | None, typer.Option("--allow", metavar="CODE", help="Build in spite of this finding.")
     ] = None,
+    chaos: Annotated[
+        int | None,
+        typer.Option(
+            "--chaos", metavar="SEED", min=0, max=2**32 - 1, help="With delays and poison, to provoke what is wrong."
+        ),
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -127,6 +133,7 @@ def build(
         emit=emit or (),
         output=output,
         allow=allow or (),
+        chaos=chaos,
     )
     _end(found, result, as_json=as_json, text=text)
 

@@ -44,6 +44,7 @@ class _Order:
     emits: tuple[str, ...]
     allowed: tuple[str, ...]
     directory: Path
+    chaos: int | None = None
 
 
 def build_file(
@@ -55,8 +56,10 @@ def build_file(
     emit: Sequence[str],
     output: str | None,
     allow: Sequence[str],
+    chaos: int | None = None,
 ) -> Outcome:
-    """Build one kernel or sequence or, where the file has several and none is named, all of them, a directory each."""
+    """Build one kernel or sequence or, where the file has several and none is named, all of them, a directory each.
+    ``chaos``: with delays and poison, seeded."""
     emits = tuple(dict.fromkeys(listed(emit))) or ("cu", "cubin", "expand")
     for name in emits:
         if name not in EMITS:
@@ -70,7 +73,7 @@ def build_file(
     base = Path(output) if output is not None else Path("build") / source.stem
     if len(constants) > 1 and output is None and kernel is not None:
         base /= kernel
-    order = _Order(source, kernel, settings, target, emits, allowed, base)
+    order = _Order(source, kernel, settings, target, emits, allowed, base, chaos)
     if len(constants) > 1 and kernel is None:
         return _build_all(order, constants)
     return _build_one(order)
@@ -129,7 +132,7 @@ def _build_one(order: _Order) -> Outcome:
     start = time.perf_counter()
     stamp = _stamp(expanded, order)
     with working(f"compiling {expanded.name} for {expanded.target}"), sources.trusted(order.source):
-        artifact = build(expanded, allow=order.allowed, stamp=stamp)
+        artifact = build(expanded, allow=order.allowed, stamp=stamp, chaos=order.chaos)
         write(artifact, directory, order.emits)
     seconds = time.perf_counter() - start
     suffixes = {"expand": "expanded.json"}
@@ -146,10 +149,12 @@ def _build_one(order: _Order) -> Outcome:
         "proved": artifact.stamp.proved,
         "unproved": unproved,
         "claim": artifact.stamp.claim,
+        "chaos": artifact.chaos,
         "seconds": round(seconds, 3),
     }
     lines = [artifact.report.render(), f"written    {directory}: {', '.join([*files, 'manifest.json'])}"]
     lines.append(_said(artifact.stamp))
+    lines += _disturbed(order.chaos)
     return list(artifact.diagnostics), result, "\n".join(lines)
 
 
@@ -168,6 +173,12 @@ def _said(stamp: Stamp) -> str:
     return f"{'proved' if stamp.proved else 'verified':<10} safe: {stamp.claim}"
 
 
+def _disturbed(chaos: int | None) -> list[str]:
+    """What a chaos build says of itself."""
+    text = f"chaos      seed {chaos}: delays around synchronisation, shared memory starts as NaN; not for use"
+    return [] if chaos is None else [text]
+
+
 def _build_sequence(sequence: Steps, order: _Order) -> Outcome:
     """Every kernel of a sequence, and the manifest that says how they follow one another."""
     from cake.codegen.sequences import MANIFEST, build_sequence, place, write_sequence
@@ -175,7 +186,7 @@ def _build_sequence(sequence: Steps, order: _Order) -> Outcome:
     start = time.perf_counter()
     with working(f"compiling {sequence.name} for {sequence.target}"), sources.trusted(order.source):
         stamps = [_stamp(step.kernel, order) for step in sequence.steps]
-        artifact = build_sequence(sequence, allow=order.allowed, stamps=stamps)
+        artifact = build_sequence(sequence, allow=order.allowed, stamps=stamps, chaos=order.chaos)
         write_sequence(artifact, order.directory, order.emits)
     places = [place(n, step.kernel.name) for n, step in enumerate(sequence.steps)]
     result = {
@@ -190,10 +201,12 @@ def _build_sequence(sequence: Steps, order: _Order) -> Outcome:
         ],
         "proved": not artifact.unproved,
         "unproved": list(artifact.unproved),
+        "chaos": order.chaos,
         "seconds": round(time.perf_counter() - start, 3),
     }
     lines = [f"sequence   {sequence.name}"]
     lines += [part.report.render() for part in artifact.artifacts]
     lines.append(f"written    {order.directory}: {MANIFEST}, {', '.join(f'{p}/' for p in places)}")
     lines += [f"{part.kernel.name}: {_said(part.stamp)}" for part in artifact.artifacts]
+    lines += _disturbed(order.chaos)
     return list(artifact.diagnostics), result, "\n".join(lines)

@@ -39,7 +39,7 @@ UNPROVED = "U909"
 
 class ParameterInfo(Record):
     """One launch parameter in order: what it carries (``kind``: tensor, scalar, dim, stride or map), of what, its C++
-    type, its size in bytes as the cubin has it, and a stride's axis."""
+    type, its size in bytes as the cubin has it, and a stride's axis. A chaos build has its seed besides (kind seed)."""
 
     kind: str
     name: str
@@ -59,7 +59,8 @@ class Stamp(Record):
 
 
 class Artifact(Record):
-    """A compiled kernel. ``entry`` is its symbol in the cubin."""
+    """A compiled kernel. ``entry`` is its symbol in the cubin. ``chaos``: the seed that a launch of a chaos build
+    (``cake.codegen.chaos``) uses unless told otherwise; None for a plain build."""
 
     kernel: x.Kernel
     entry: str
@@ -70,6 +71,7 @@ class Artifact(Record):
     stamp: Stamp = Stamp()
     parameters: tuple[ParameterInfo, ...]
     compiler_version: str
+    chaos: int | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
@@ -98,17 +100,20 @@ def build(
     source: str | None = None,
     parameters: Sequence[Parameter] | None = None,
     translation: bool | None = None,
+    chaos: int | None = None,
 ) -> Artifact:
     """Emit and compile ``kernel``. ``allow`` has codes of compiler remarks that may stand (W713). ``source`` and
     ``parameters`` replace the emitter's, for code written by hand. ``translation``: refuse compiled code that does not
-    say what ``kernel`` says (P119); by default where the emitter wrote the source."""
+    say what ``kernel`` says (P119); by default where the emitter wrote the source. ``chaos``: with delays and poison, and
+    this seed stored for launches; all seeds share one compilation."""
     translation = source is None if translation is None else translation
     if source is None:
         from cake.codegen import emit
+        from cake.codegen.chaos import poisoned
 
-        source = emit(kernel)
+        source = emit(kernel, chaos=chaos is not None)
     if parameters is None:
-        parameters = parameters_of(kernel)
+        parameters = parameters_of(kernel, chaos=chaos is not None)
     flags = list(options)
     if kernel.launch_registers is not None and "__maxnreg__" not in source:
         flags.append(f"--maxrregcount={kernel.launch_registers}")
@@ -116,7 +121,8 @@ def build(
         cache = cache or cache_module.Cache()
         compiled, resources = _compile(kernel, source, flags, allow, cache, use_cache)
         if translation:
-            _require_translation(kernel, compiled.ptx, cache if use_cache else None)
+            said = kernel if chaos is None else poisoned(kernel)
+            _require_translation(said, compiled.ptx, cache if use_cache else None)
     except CakeError as e:
         raise CakeError(*(_placed(d, kernel) for d in e.diagnostics)) from e
     return Artifact(
@@ -130,6 +136,7 @@ def build(
         parameters=_contract(kernel, parameters, resources),
         compiler_version=compiled.compiler_version,
         diagnostics=compiled.diagnostics,
+        chaos=chaos,
     )
 
 
@@ -231,7 +238,7 @@ def _contract(kernel: x.Kernel, parameters: Sequence[Parameter], resources: Repo
         for p, n in zip(parameters, sizes, strict=True)
     )
     for p in out:
-        expected = {"tensor": (8,), "dim": (4,), "map": (128,), "stride": (8,)}.get(p.kind)
+        expected = {"tensor": (8,), "dim": (4,), "map": (128,), "stride": (8,), "seed": (4,)}.get(p.kind)
         if expected and p.bytes not in expected:
             raise _error(
                 "G009",
@@ -304,6 +311,7 @@ def manifest(artifact: Artifact) -> dict[str, Any]:
         "claim": artifact.stamp.claim,
         "reasons": list(artifact.stamp.reasons),
         "diagnostics": [d.model_dump(mode="json") for d in artifact.diagnostics],
+        "chaos": artifact.chaos,
     }
 
 
@@ -393,6 +401,7 @@ def read(directory: Path | str) -> Artifact:
             ),
             parameters=tuple(ParameterInfo.model_validate(p) for p in record["parameters"]),
             compiler_version=record["compiler"],
+            chaos=record.get("chaos"),
         )
     except OSError as e:
         raise refuse(f"{e.filename or where}: {e.strerror}") from e

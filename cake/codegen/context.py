@@ -30,10 +30,12 @@ LANE_BASES = {
 class KernelContext:
     """Names, constants and device functions of a translation unit."""
 
-    def __init__(self, kernel: x.Kernel, device_names: set[str]) -> None:
+    def __init__(self, kernel: x.Kernel, device_names: set[str], chaos: bool = False) -> None:
         self.kernel = kernel
+        self.chaos = chaos
+        self.delays = 0  # written so far
         self.names = Names(device_names | {kernel.name})
-        self.parameters = parameters(kernel, self.names)
+        self.parameters = parameters(kernel, self.names, chaos)
         self.functions: dict[str, str] = {}
         """Device functions generated for the forms that occur, by name."""
         self.constants: dict[str, tuple[str, int]] = {}
@@ -74,6 +76,7 @@ class RoleContext:
         self._hoists: dict[tuple[str, str], tuple[str, str]] | None = None
         self._local = self.names
         self.flat = False  # the operation being emitted sets a scalar
+        self.loops: list[str] = []  # C names of the counters of the loops around, outermost first
         if role is not None:
             for name, tile in role.tiles.items():
                 self.tiles[name] = Storage(self.names.get("tile", name), tile, role.threads)

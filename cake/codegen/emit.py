@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cake.codegen.chaos import poisoned
 from cake.codegen.context import KernelContext, RoleContext
 from cake.codegen.device import device_code, device_names
 from cake.codegen.parameters import Parameter
@@ -25,11 +26,12 @@ _PRELUDE = {
 """Definitions at the top of a role, in order; only those used are written."""
 
 
-def emit(kernel: x.Kernel, source_name: str | None = None, lines: bool = True) -> str:
+def emit(kernel: x.Kernel, source_name: str | None = None, lines: bool = True, chaos: bool = False) -> str:
     """The CUDA C++ of ``kernel``, self-contained. Generated lines belong to ``source_name`` (default: the kernel's
     name); ``lines`` maps those of statements with a span to the author's file, for messages, profilers and
-    sanitizers."""
-    unit = KernelContext(kernel, device_names())
+    sanitizers. ``chaos``: with delays and poison (``cake.codegen.chaos``)."""
+    kernel = poisoned(kernel) if chaos else kernel
+    unit = KernelContext(kernel, device_names(), chaos)
     roles = [_role(unit, role) for role in kernel.roles]
     body = _kernel(unit, roles)
     out = Writer()
@@ -173,6 +175,8 @@ def _kernel(unit: KernelContext, roles: list[tuple[str, Writer]]) -> Writer:
                 out.line("const bool one = warp_id == 0 && elect_one();")
         _prelude_entry(context, out)
         declare(context)
+        if unit.chaos and kernel.shared_bytes:
+            out.line(f"poison_shared(smem, {kernel.shared_bytes});")
         out.splice(entry)
         _dispatch(kernel, roles, out)
     return out

@@ -36,14 +36,18 @@ class SequenceArtifact(Record):
 
 
 def build_sequence(
-    sequence: Sequence, *, allow: Collection[str] = (), stamps: Collection[Stamp | None] | None = None
+    sequence: Sequence,
+    *,
+    allow: Collection[str] = (),
+    stamps: Collection[Stamp | None] | None = None,
+    chaos: int | None = None,
 ) -> SequenceArtifact:
-    """Compile the kernel of every step. ``stamps``: what is known of each step's kernel."""
+    """Compile the kernel of every step. ``stamps``: what is known of each step's kernel. ``chaos``: as for a kernel."""
     known = list(stamps) if stamps is not None else [None] * len(sequence.steps)
     return SequenceArtifact(
         sequence=sequence,
         artifacts=tuple(
-            kernels.build(step.kernel, allow=allow, stamp=stamp)
+            kernels.build(step.kernel, allow=allow, stamp=stamp, chaos=chaos)
             for step, stamp in zip(sequence.steps, known, strict=True)
         ),
     )

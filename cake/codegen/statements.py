@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from cake.codegen.chaos import delay, sides
 from cake.codegen.context import RoleContext
 from cake.codegen.elementwise import SUM
 from cake.codegen.names import VALUE
@@ -64,6 +65,9 @@ def _statement(role: RoleContext, node: x.Stmt) -> None:
     _comment(role, node)
     if pins_here(node):
         _pin(role, role.live.needed(node))
+    before, after = sides(node) if role.unit.chaos else (False, False)
+    if before:
+        delay(role)
     if isinstance(node, x.For):
         _for(role, node)
     elif isinstance(node, x.If):
@@ -79,6 +83,8 @@ def _statement(role: RoleContext, node: x.Stmt) -> None:
         role.computed |= written(node)
     else:
         SYNC[node.kind](role, node)
+    if after:
+        delay(role)
 
 
 def _pin(role: RoleContext, live: frozenset[str]) -> None:
@@ -108,9 +114,11 @@ def _for(role: RoleContext, node: x.For) -> None:
     role.define_loop(node)
     advance = f"++{var}" if step == "1" else f"{var} += {step}"
     role.computed |= computed(node.body, role.computed)
+    role.loops.append(var)
     with role.writer.block(f"ROLLED for (int {var} = {lo}; {var} < {hi}; {advance})"):
         emit_body(role, node.body)
         role.writer.span = None if node.span is None else role.writer.span
+    role.loops.pop()
 
 
 def _if(role: RoleContext, node: x.If) -> None:

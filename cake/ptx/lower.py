@@ -12,6 +12,8 @@ from cake.ptx.reader import Function, Instruction, PtxError
 from cake.ptx.values import Value
 
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?")
+_NO_RESULT = frozenset({"nanosleep"})
+"""Instructions whose first operand is read (9.7.20.1)."""
 _TYPE = re.compile(r"\.([usb])(8|16|32|64)\b")
 
 
@@ -142,7 +144,7 @@ class Lowering:
             else:
                 self.nodes[-1].steps.append(event)
             return
-        if i.operands.startswith("["):
+        if i.operands.startswith("[") or base in _NO_RESULT:
             return
         ops = split(i.operands)
         if not ops or (ops[0][:1] not in "%{_" and "$" not in ops[0]):

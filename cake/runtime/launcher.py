@@ -63,6 +63,7 @@ class LoadedKernel:
         self._dtypes = {t.name: t.dtype for t in kernel.tensors}
         self._first = self.signature.index(self._tensors[0])
         self._driver = driver
+        self._seed = artifact.chaos
         self._layout = packing.layout(kernel, artifact.parameters)
         self._access = guards.accesses(kernel)
         self._grid = compile_expr(kernel.grid)
@@ -109,6 +110,21 @@ class LoadedKernel:
     def check(self, *args: Any, stream: Any = None) -> None:
         """Check the arguments of a call, and make it ready, without launching."""
         self._miss(args, stream)
+
+    def reseed(self, seed: int) -> None:
+        """Launch a chaos build with another seed (0 to 2^32 - 1) from now on; R001 for other kernels and seeds."""
+        if self._seed is None:
+            raise errors.error(
+                "R001",
+                f"{self.kernel.name} was not built with chaos, so it takes no seed.",
+                "build it by `cake build --chaos SEED`",
+                span=self.kernel.span,
+            )
+        if not isinstance(seed, int) or not 0 <= seed < 1 << 32:
+            raise errors.error("R001", f"{seed!r} is no seed.", "seeds are 0 to 4294967295", span=self.kernel.span)
+        with self._lock:
+            self._seed = seed
+            self._calls.clear()
 
     # -- preparation --------------------------------------------------------------------------------------------------
 
@@ -292,6 +308,7 @@ class LoadedKernel:
             strides={n: v.strides for n, v in views.items()},
             values=values,
             maps=maps,
+            seed=self._seed or 0,
         )
         arguments = self._cuda().launch_arguments(
             state.function,

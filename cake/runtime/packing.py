@@ -81,8 +81,10 @@ def fill(
     strides: Mapping[str, Sequence[int]],
     values: Mapping[str, Any],
     maps: Mapping[str, bytes],
+    seed: int = 0,
 ) -> Block:
-    """The block of a call. ``values`` holds dims and scalars by name, ``maps`` the encoded tensor maps by name."""
+    """The block of a call. ``values`` holds dims and scalars by name, ``maps`` the encoded tensor maps by name; ``seed`` is
+    that of a chaos build."""
     block = Block(layout)
     for s in layout.slots:
         if s.kind == "tensor":
@@ -94,6 +96,8 @@ def fill(
             data = struct.pack(_INTEGERS[s.bytes], values[s.name])
         elif s.kind == "stride":
             data = struct.pack(_INTEGERS[s.bytes], strides[s.name][s.axis])
+        elif s.kind == "seed":
+            data = struct.pack("<I", seed)
         elif s.kind == "scalar":
             data = scalar_bytes(values[s.name], s.dtype)
         else:

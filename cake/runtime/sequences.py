@@ -77,6 +77,11 @@ class LoadedSequence:
         for kernel in self.steps:
             kernel.prepare(device)
 
+    def reseed(self, seed: int) -> None:
+        """Launch every kernel of a chaos build with another seed from now on."""
+        for kernel in self.steps:
+            kernel.reseed(seed)
+
     # -- workspace ----------------------------------------------------------------------------------------------------
 
     def workspace_shapes(self, *args: Any, **kwargs: Any) -> dict[str, tuple[tuple[int, ...], str]]:

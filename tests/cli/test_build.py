@@ -30,6 +30,15 @@ def test_build(cake: Cake, gemm: Path) -> None:
         assert (Path("build/gemm") / name).stat().st_size > 100
 
 
+def test_chaos(cake: Cake, gemm: Path) -> None:
+    result = cake("build", "gemm.cake", "BN=128", "--chaos", "5", "--json").json["result"]
+    assert result["chaos"] == 5 and json.loads(Path("build/gemm/manifest.json").read_text())["chaos"] == 5
+    assert "seed 6" in cake("build", "gemm.cake", "BN=128", "--chaos", "6").out
+    assert "chaos" not in cake("build", "gemm.cake", "BN=128").out
+    for seed in ("-1", "4294967296", "x"):
+        assert cake("build", "gemm.cake", "--chaos", seed).code == 2
+
+
 def test_outputs_and_input_as_json(cake: Cake, gemm: Path) -> None:
     Path("k.json").write_text(cake("expand", "gemm.cake", "BN=128", "--json").out)
     done = cake("build", "k.json", "--emit", "ptx,cubin", "--emit", "expand", "-o", "out", "--json")

@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+from cake.codegen.build import ParameterInfo
 from cake.diagnostics import CakeError
 from cake.ir import expanded as x
 from cake.ir.expr import Apply, Sym, integer
@@ -262,3 +263,26 @@ def test_a_cluster_that_does_not_fit() -> None:
     cuda.sms = (4, 4)
     a, b = FakeTensor((5, 8), dtype="float32", strides=(12, 1)), FakeTensor((5, 8), dtype="float32", pointer=at(10))
     assert code_of(k, a, b, 1.5, -7)[0] == "R015"
+
+
+def test_chaos_seeds() -> None:
+    """A chaos build is launched with its stored seed, then with whatever `reseed` says; other builds take none."""
+    plain = artifact(gemm())
+    seed = ParameterInfo(kind="seed", name="chaos seed", ctype="uint32_t", bytes=4)
+    chaos = plain.model_copy(update={"chaos": 7, "parameters": (*plain.parameters, seed)})
+    driver, cuda = fake_driver()
+    k = LoadedKernel(chaos, driver=driver)
+    seeds = []
+    for new in (None, 4294967295, 0):
+        if new is not None:
+            k.reseed(new)
+        block = k.prepared(*tensors()).block
+        assert block is not None
+        place = block.pointers[len(plain.parameters)]
+        assert place is not None
+        seeds.append(ctypes.c_uint32.from_address(place).value)
+    assert seeds == [7, 4294967295, 0] and not cuda.launches
+    for refused, wrong in ((k, 1 << 32), (loaded()[0], 1)):
+        with pytest.raises(CakeError) as e:
+            refused.reseed(wrong)
+        assert [d.code for d in e.value.diagnostics] == ["R001"] and e.value.diagnostics[0].help

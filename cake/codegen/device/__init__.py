@@ -6,7 +6,7 @@ import re
 from functools import cache
 from importlib.resources import files
 
-FILES = ("types", "numbers", "memory", "sync", "matrix", "atomics", "select")
+FILES = ("types", "numbers", "memory", "sync", "matrix", "atomics", "select", "chaos")
 
 
 @cache
