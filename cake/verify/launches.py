@@ -25,6 +25,9 @@ from cake.verify.control import LOAD, leaves, linear, sites
 MAX_ELEMENTS = 1 << 22
 """Elements of all tensors of a launch together."""
 
+ROW = 64
+"""Row lengths that ``Family.whole`` takes are multiples of this: the rows of any type start on 32 bytes, a sector."""
+
 MAX_TRIPS = 200
 """Trip counts beyond this are not run."""
 
@@ -100,9 +103,8 @@ class Family:
                 if isinstance(b, Const) and not isinstance(b.value, float) and int(b.value) > 1:
                     where = self.granules if node.op in ("cdiv", "//", "%") else self.limits
                     if node.op in ("cdiv", "//", "%", "<", "<=", ">", ">=", "=="):
-                        for term, factor in linear(a).items():
-                            if isinstance(term, Sym) and factor in (1, -1):
-                                where.setdefault(self._base(term.name), set()).add(int(b.value))
+                        for name in _summands(a):
+                            where.setdefault(self._base(name), set()).add(int(b.value))
 
     @staticmethod
     def _base(name: str) -> str:
@@ -145,6 +147,27 @@ class Family:
     def launches(self) -> Iterator[Launch]:
         """First a few that differ in everything, then a grid over each trip count and number of tiles."""
         yield from self._distinct(self._wanted())
+
+    def whole(self) -> Iterator[Launch]:
+        """Launches of whole tiles: nothing ragged, and rows of tensors that start where memory is moved in."""
+        rows = {leaf for t in self.kernel.tensors if len(t.shape) > 1 for leaf in leaves(t.shape[-1])}
+        units = {d: math.lcm(self.unit(d), ROW) if d in rows else self.unit(d) for d in self._names()}
+        for q in (2, 1):
+            yield from self._distinct(
+                [({d: max(self.limits.get(d, {0}) | {q * u}) // u * u for d, u in units.items()}, 1, 1)]
+            )
+
+    def deep(self) -> Iterator[Launch]:
+        """Launches with more trips, and more tiles, than any ring has slots."""
+        units = {d: self.unit(d) for d in self._names()}
+        trips = {d: (self.depth + 2) * u for d, u in units.items() if d in self.trips or (not self.trips and u > 1)}
+        yield from self._distinct(
+            (
+                ({**self._tiles(2), **trips}, self.depth + 2, 0),
+                (self._tiles(self.depth + 2), 1, 1),
+                ({**self._tiles(3), **{d: 3 * units[d] for d in trips}}, 3, 2),
+            )
+        )
 
     def aimed(self, wanted: dict[str, int]) -> Iterator[Launch]:
         """Launches where some dims or scalars have given values: one tile and several."""
@@ -324,6 +347,18 @@ class Family:
             )
         shown = {**values, **{n: v for n, v in scalars.items() if not isinstance(v, float)}}
         return Launch(arguments, shown, data)
+
+
+def _summands(e: Expr) -> Iterator[str]:
+    """Symbols that count once in a sum, or in a side of a minimum, maximum or choice that stands in it."""
+    for term, factor in linear(e).items():
+        if factor not in (1, -1):
+            continue
+        if isinstance(term, Sym):
+            yield term.name
+        elif isinstance(term, Apply) and term.op in ("min", "max", "where"):
+            for side in term.args[term.op == "where" :]:
+                yield from _summands(side)
 
 
 def ranges(launches: Iterable[Launch]) -> str:
