@@ -2,7 +2,8 @@
 
 A page is ``pages/<CODE>.md``: front matter with ``title`` and ``severity``, the rule in words, a block ``cake fail``
 that gives the code and a block ``cake pass`` that does not. A code that the check of a text alone cannot give (it takes a
-run, a launch, a compiler or a device) says in the front matter what finds it, ``source``, and needs no blocks. What no source
+run, a launch, a compiler or a device) says in the front matter what finds it, ``source``, and needs no blocks; with
+``source: verify`` they are for the verifier. What no source
 text can say is shown by two programs of the litmus suite instead (``litmus``: one that has the finding, one that has not). Codes
 are only ever added: one that is no longer reported keeps its page, and none gets a new meaning. Families: S surface
 syntax (S1xx habits from other languages); further letters belong to the later stages.

@@ -192,11 +192,13 @@ class Exit(Event):
 
 @dataclass(slots=True)
 class Access(Event):
-    """A synchronous access, at this instant. ``atomic`` for read-modify-write instructions."""
+    """A synchronous access, at this instant. ``atomic`` for read-modify-write instructions and flags. ``word``: the value
+    that a signal stores or a ``wait_until`` has seen."""
 
     agent: Agent
     effect: Effect
     atomic: bool = False
+    word: int | None = None
     kind: ClassVar[str] = "access"
 
 

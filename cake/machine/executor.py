@@ -53,6 +53,7 @@ class Executor:
                 )
         self.spans: dict[Any, ev.Spans] = {}
         self.spinning: dict[str, list[Runner]] = {}
+        self.open_flags = False
         self.runners: list[Runner] = []
         self.clusters: list[ClusterState] = []
         self.cta_count = 0

@@ -86,6 +86,7 @@ class Operation(Statement):
         atomic = self.node.op in ("atomic", "draw", "signal", "wait_until")
         if step.told is None:
             step.told = {}
+        word = meaning.word(step)
         for member in members:
             told = step.told.get(member.warp)
             if told is None:
@@ -93,7 +94,7 @@ class Operation(Statement):
                 told = (*effects, *meaning.register_effects(inst, member.warp))
                 step.told[member.warp] = told
             for effect in told:
-                m.emit(ev.Access(m.event_id(), step.site, member.agent, effect, atomic))
+                m.emit(ev.Access(m.event_id(), step.site, member.agent, effect, atomic, word))
 
 
 @dataclass

@@ -79,13 +79,15 @@ def run(
     observer: Observer | None = None,
     max_steps: int | None = None,
     values: bool = True,
+    open_flags: bool = False,
 ) -> RunResult:
     """Execute ``kernel`` on arrays (bf16 and 8-bit floats are ml_dtypes arrays) and scalars.
 
     ``seed`` picks the order of agents and the completion times of asynchronous operations; 0 is the canonical order.
     ``ctas`` is the number of clusters simulated: a persistent kernel runs on that many, so that each meets several
     tiles; one with a cluster for each tile runs them in batches of that many. ``values`` False leaves out what neither
-    control nor addresses depend on: the same events, and outputs that mean nothing. Raises CakeError for arguments
+    control nor addresses depend on: the same events, and outputs that mean nothing. ``open_flags`` lets every `wait_until` pass
+    at once. Raises CakeError for arguments
     that do not fit and for whatever the machine finds: a deadlock (P101), an excess arrival (P103), an access outside
     (O503) and the like.
     """
@@ -98,7 +100,7 @@ def run(
         findings = Findings()
         check_assumptions(kernel, arrays, env, findings)
         findings.raise_errors()
-        _run(kernel, memory, env, result, seed, max(1, ctas), observer, max_steps, values)
+        _run(kernel, memory, env, result, seed, max(1, ctas), observer, max_steps, values, open_flags)
     return result
 
 
@@ -112,6 +114,7 @@ def _run(
     observer: Observer | None,
     max_steps: int | None,
     computed: bool,
+    open_flags: bool,
 ) -> None:
     needed = None if computed else needed_tiles(kernel)
     computed = needed is None
@@ -123,6 +126,7 @@ def _run(
     env["%grid"] = grid
     for first in range(0, grid, ctas):
         executor = Executor(kernel, programs, memory, env, scheduler(seed), observer, values=computed)
+        executor.open_flags = open_flags
         executor.operations, executor.events = result.operations, result.events
         for number in range(first, min(first + ctas, grid)):
             executor.add_cluster(number, number)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cake.diagnostics import CakeError, Diagnostic, Label
 from cake.ir import expanded as x
 from cake.machine.agents import Runner
@@ -110,7 +112,12 @@ def describe(m: Executor, runner: Runner) -> tuple[str, str, set[str]]:
         text = f"waits for registers: it wants {code.node.count} a thread, the pool has {pool.free} in all"
         return text, "W702", set()
     if isinstance(code, Operation) and code.node.op == "wait_until":
-        return f"spins on `{code.node.ref('flag').base}`", "P101", {role.name for role in m.kernel.roles}
+        where, value = step.data
+        name = code.node.ref("flag").base
+        index = ", ".join(str(int(np.asarray(i).reshape(-1)[0])) for i in where.index)
+        now = int(np.asarray(m.memory[name][tuple(where.index)]).reshape(-1)[0])
+        text = f"spins until `{name}[{index}]` is {int(value)}; it is {now}"
+        return text, "P101", {role.name for role in m.kernel.roles}
     name = code.node.op if isinstance(code, Operation) else code.node.kind  # type: ignore[attr-defined]
     return f"waits for the other threads at {name}", "P101", {inst.role_name}
 

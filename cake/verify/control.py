@@ -97,7 +97,7 @@ class Reader:
                 yield Site(self.role, node, loops, (self.expand(node.cond),))
                 yield from self._branches(node, loops)
             else:
-                yield Site(self.role, node, loops, ())
+                yield Site(self.role, node, loops, self._flag(node))
                 if isinstance(node, x.Op) and node.op == "load_scalar":
                     self._load(node)
 
@@ -121,6 +121,14 @@ class Reader:
         for name in {*after, *self.known}:
             if after.get(name) != self.known.get(name):
                 self.known[name] = Sym(name=CARRIED + name)
+
+    def _flag(self, node: x.Stmt) -> tuple[Expr, ...]:
+        """Which word a flag operation means, and the value: operands of synchronisation."""
+        if not isinstance(node, x.Op) or node.op not in ("signal", "wait_until"):
+            return ()
+        value = node.expr("value")
+        points = [s.at for s in node.ref("flag").subs if isinstance(s, x.Point)]
+        return tuple(self.expand(e) for e in (*points, *(() if value is None else (value,))))
 
     def _load(self, node: x.Op) -> None:
         src, dst = node.ref("src"), node.sym("dst")

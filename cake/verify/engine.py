@@ -7,6 +7,7 @@ graph of states is closed for a proof of all trip counts; where it does not clos
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from cake.diagnostics import CakeError, Diagnostic
 from cake.ir import expanded as x
 from cake.machine.order.reader import Order
 from cake.machine.run import run
-from cake.verify import report
+from cake.verify import grid, report
 from cake.verify.closure import Closed, explore
 from cake.verify.launches import Family, Launch, ranges
 from cake.verify.outputs import Coverage, coverage
@@ -70,12 +71,16 @@ class _Verifier:
     notes: list[str] = field(default_factory=list)
     start: float = field(default_factory=time.process_time)
 
+    def __post_init__(self) -> None:
+        self.flags = bool(grid.waits(self.kernel))
+
     def decide(self) -> Verdict:
         """The verdict."""
         try:
             self.unknown += outside(self.kernel)
             launches = iter(self._launches())
             self._run(launches, self.budget.least, self.budget.launches)
+            self.findings += grid.unstated(self.kernel)
             if self.findings:
                 return self._failed()
             if not self.done:
@@ -92,6 +97,11 @@ class _Verifier:
             return self._failed()
         if self.unknown:
             return self._verdict("unknown", "not known", self.unknown)
+        if self.flags:
+            self.notes.append(
+                "CTAs wait for each other: each wait is for a tile that is not later in the list, in the launches above; that a "
+                "waiting CTA is answered rests on the grid's CTAs being resident together (axiom A7)"
+            )
         return self._verdict("safe", claim or f"checked up to {ranges(self.done)}", [])
 
     # -- launches -----------------------------------------------------------------------------------------------------
@@ -113,10 +123,21 @@ class _Verifier:
         order = Order()
         shapes = {t.name: launch.arguments[t.name].shape for t in self.kernel.tensors if t.direction != "in"}
         watch = Coverage(order, shapes)
+        ctas = grid.clusters(self.kernel, self.runs) if self.flags else self.ctas
         self.runs += 1
         found: list[Diagnostic] = []
         try:
-            run(self.kernel, launch.arguments, ctas=self.ctas, observer=watch, values=False, max_steps=LAUNCH_STEPS)
+            result = run(
+                self.kernel,
+                launch.arguments,
+                ctas=ctas,
+                observer=watch,
+                values=not grid.only_signals(self.kernel),
+                max_steps=LAUNCH_STEPS,
+            )
+            if self.flags:
+                found += grid.progress(self.kernel, order.flags)
+                found += grid.left_over(self.kernel, result.outputs, order.flags)
         except CakeError as error:
             if any(d.code.startswith("R") for d in error.diagnostics):
                 self.runs -= 1
@@ -124,14 +145,23 @@ class _Verifier:
             if any(d.code == "U906" for d in error.diagnostics):
                 return
             order.finish(complete=False)
-            found += error.diagnostics
+            found += self._why(error.diagnostics, launch, ctas)
         found += order.findings
         self.done.append(launch)
         if not found:
-            found = coverage(self.kernel, watch, launch.text)
+            found = coverage(self.kernel, watch, launch.text, flags=self.flags)
         if found:
             self.findings += [_at(d, launch) for d in report.choose(found)]
             self._demonstrate(launch)
+
+    def _why(self, found: Sequence[Diagnostic], launch: Launch, ctas: int) -> list[Diagnostic]:
+        """A launch that is stuck at words of global memory: what the waits lack is the cause, the deadlock its witness."""
+        if self.flags and any(d.code == "P101" for d in found):
+            causes = grid.stuck(self.kernel, launch.arguments, ctas=ctas, max_steps=LAUNCH_STEPS)
+            if causes:
+                trace = next(d.message for d in found if d.code == "P101")
+                return [d.model_copy(update={"witness": (*d.witness, trace)}) for d in causes]
+        return list(found)
 
     def _demonstrate(self, launch: Launch) -> None:
         """Conditions of determinacy need a schedule that goes wrong, or they leave the verdict open."""

@@ -84,6 +84,25 @@ def candidates(text: str, file: str, d: Diagnostic) -> Iterator[Fix]:
             yield source.before(later, "wgmma.wait(keep=0)", "wait for the group before its registers are used")
     elif d.code == "D202" and earlier is not None:
         yield from _release(source, lines, earlier)
+    elif d.code in ("M401", "M403", "M407"):
+        yield from _between_ctas(source, lines, d)
+
+
+def _between_ctas(source: _Source, lines: list[str], d: Diagnostic) -> Iterator[Fix]:
+    """The instance does not meet round a flag; the CTAs need not be resident; nothing says that the words are zero."""
+    code = [line.split("#")[0] for line in lines]
+    for number, line in enumerate(code, 1):
+        tiles = re.match(r"\s*tiles (once)\b", line)
+        if d.code == "M401" and "signal(" in line:
+            yield source.before(number, "sync()", "gather what the instance has written before the signal")
+        elif d.code == "M401" and "wait_until(" in line:
+            yield source.after(number, "sync()", "let the whole instance see what the waiting thread saw")
+        elif d.code == "M403" and tiles:
+            yield source.replace(number, tiles.start(1), "once", "persistent", "CTAs that are resident together")
+        elif d.code == "M407" and re.match(r"\s*tiles ", line):
+            name = re.search(r"assume (zero\(\w+\))", d.help or "")
+            if name is not None:
+                yield source.before(number, f"assume {name.group(1)}", "say what the words begin with")
 
 
 def _release(source: _Source, lines: list[str], earlier: int) -> Iterator[Fix]:
@@ -146,6 +165,10 @@ class _Source:
     def insert(self, line: int, column: int, words: str, message: str) -> Fix:
         """Words in a line, after ``column`` characters."""
         return self._edit(line, column + 1, line, column + 1, words, message)
+
+    def replace(self, line: int, column: int, old: str, new: str, message: str) -> Fix:
+        """Other words in the place of ``old``, which starts after ``column`` characters."""
+        return self._edit(line, column + 1, line, column + len(old) + 1, new, message)
 
     def _edit(self, line: int, column: int, end_line: int, end_column: int, new: str, message: str) -> Fix:
         span = Span(file=self.file, line=line, column=column, end_line=end_line, end_column=end_column)

@@ -1,7 +1,7 @@
 """O501 and O502: every element of every output is written exactly once, counted over whole launches.
 
 Reductions (TMA reduce, atomics) may meet an element any number of times, and cover it. ``inout`` tensors may keep what they
-had.
+had, and where CTAs pass words on, they may hand an element of one from tile to tile (unordered writes are M401 then).
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Coverage:
             part += 1
 
 
-def coverage(kernel: x.Kernel, found: Coverage, launch: str) -> list[Diagnostic]:
-    """The findings of one whole launch."""
+def coverage(kernel: x.Kernel, found: Coverage, launch: str, *, flags: bool = False) -> list[Diagnostic]:
+    """The findings of one whole launch. ``flags``: CTAs wait for each other."""
     result = []
     for tensor in kernel.tensors:
         counts = found.counts.get(tensor.name)
@@ -83,7 +83,7 @@ def coverage(kernel: x.Kernel, found: Coverage, launch: str) -> list[Diagnostic]
         if tensor.direction == "out" and (counts == 0).any():
             at = tuple(map(int, np.argwhere(counts == 0)[0]))
             result.append(_finding("O501", f"`{tensor.name}`{list(at)} is never written", span, launch))
-        if (counts > 1).any():
+        if (counts > 1).any() and not (flags and tensor.direction == "inout"):
             at = tuple(map(int, np.argwhere(counts > 1)[0]))
             times = int(counts[at])
             site = found.twice.get(tensor.name, (None, ()))[0]

@@ -1,8 +1,8 @@
 """What can be said without a run: whether a kernel is in the fragment that the theorems speak of.
 
 F-a (U901): control depends on launch values, coordinates, loop indices and read-only inputs only. F-b (U903): guards on
-loop indices compare with constants, with distances from the loop's end, or test a residue. F-d (U905): CTAs that wait for
-each other through global memory fit none of the patterns that are judged yet.
+loop indices compare with constants, with distances from the loop's end, or test a residue. F-d (U905): CTAs wait for each
+other through global memory only on behalf of tiles (``cake.verify.grid``).
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ def outside(kernel: x.Kernel) -> list[Diagnostic]:
 
 def _of(site: Site) -> list[Diagnostic]:
     node = site.node
-    if isinstance(node, x.Op) and node.op == "wait_until":
-        return [
+    result = []
+    if isinstance(node, x.Op) and node.op == "wait_until" and not any(loop.tiles for loop in site.loops):
+        result.append(
             _unknown(
                 "U905",
-                f"a CTA waits for another one through `{node.ref('flag').base}`",
+                f"a CTA waits for another one through `{node.ref('flag').base}`, on behalf of no tile",
                 node,
-                "keep the order between CTAs in separate launches; the patterns of turnstiles and last arrivers are not judged yet",
+                "wait inside the walk over tiles: the order of the list is what progress is judged by",
             )
-        ]
-    result = []
+        )
     for e in site.exprs:
         tainted = sorted(name for name in leaves(e) if name.startswith(TAINT))
         if tainted:
-            what = "a loop's bounds depend" if isinstance(node, x.For) else "a condition depends"
+            what = {"for": "a loop's bounds depend", "if": "a condition depends"}.get(node.kind, "a flag depends")
             result.append(
                 _unknown(
                     "U901",

@@ -43,8 +43,8 @@ def test_page(code: str) -> None:
     assert page.title[0].isupper() or page.title[0] == "`"
     assert not page.title.endswith(".")
     assert len(page.text) > 40
-    if page.fail is None and (code in WITHOUT_EXAMPLE or page.source != "text"):
-        return
+    if page.source == "verify" or (page.fail is None and (code in WITHOUT_EXAMPLE or page.source != "text")):
+        return  # what the verifier finds is tested with it
     assert page.fail is not None and page.good is not None
     assert code in codes(page.fail, code)
     assert code not in codes(page.good, code)

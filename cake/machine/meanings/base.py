@@ -82,6 +82,10 @@ class Meaning:
         """What an agent of ``warp`` accesses in memory, for observers."""
         return ()
 
+    def word(self, step: Step) -> int | None:
+        """The value of the flag that the operation stores or has seen."""
+        return None
+
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     def tile(self, name: str, domain: TileType | None) -> TileFunction | None:

@@ -355,6 +355,9 @@ class Signal(Move):
         inst.machine.memory[base][tuple(at.index)] = convert(value[()], self.reference.dtype)
         inst.machine.touched(base)
 
+    def word(self, step: Step) -> int | None:
+        return int(step.data[1])
+
     def effects(self, inst: Instance, step: Step, warp: int) -> tuple[ev.Effect, ...]:
         return (
             ev.Effect("flag", self.row.effects[0].mode, self.region(inst, step.data[0], None, warp, False), "generic"),
@@ -367,7 +370,7 @@ class WaitUntil(Signal):
     def ready(self, m: Executor, runner: Runner, step: Step) -> bool:
         at, value = step.data
         base = self.reference.ref.base
-        if m.memory[base][tuple(at.index)] == value:
+        if m.open_flags or m.memory[base][tuple(at.index)] == value:
             return True
         m.spinning.setdefault(base, []).append(runner)
         return False

@@ -75,6 +75,8 @@ def problem(earlier: Access, later: Access, clock: Clock, profile: Profile) -> P
     """Why ``earlier`` is not ordered before ``later``, which knows ``clock``; None if it is."""
     if earlier.atomic and later.atomic:
         return "proxies"
+    if earlier.batch != later.batch:
+        return "unordered"
     rule = "own" if profile == "conservative" else "seen"
     space = later.effect.region.space
     if earlier.writes:
@@ -118,6 +120,6 @@ def _operation_write(earlier: Access, bit: int, later: Access, clock: Clock, pub
     return "landing" if clock.has(bit, READ) else "unordered"
 
 
-def happened(earlier: Access, clock: Clock) -> bool:
-    """``earlier`` (an operation: its issue) comes before in control order."""
-    return clock.knows(earlier.column, earlier.number, C)
+def happened(earlier: Access, later: Access, clock: Clock) -> bool:
+    """``earlier`` (an operation: its issue) comes before ``later``, which knows ``clock``, in control order."""
+    return earlier.batch == later.batch and clock.knows(earlier.column, earlier.number, C)

@@ -7,13 +7,14 @@ places in the program.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cake.diagnostics import Diagnostic, Label
 from cake.machine import events as ev
 from cake.machine.order.clocks import Clock
 from cake.machine.order.conflicts import Problem, Profile, compared, happened, problem
-from cake.machine.order.report import finding, of, steps
+from cake.machine.order.report import far, finding, of, steps
 from cake.machine.order.shadow import Access, Memory
 
 LIMIT = 500
@@ -103,13 +104,15 @@ class Races:
         if pair is None:
             if len(self.pairs) >= LIMIT:
                 return
-            pair = self.pairs[key] = Pair(earlier, later, found, happened(earlier, clock), self._sister(earlier, clock))
+            pair = self.pairs[key] = Pair(
+                earlier, later, found, happened(earlier, later, clock), self._sister(earlier, later, clock)
+            )
         pair.first.add(earlier.column)
         pair.second.add(later.column)
 
-    def _sister(self, earlier: Access, clock: Clock) -> bool:
+    def _sister(self, earlier: Access, later: Access, clock: Clock) -> bool:
         """Another warp of the earlier access's instance is known to have come past that place; its own is not."""
-        if earlier.site is None or happened(earlier, clock):
+        if earlier.site is None or earlier.batch != later.batch or happened(earlier, later, clock):
             return False
         mine = earlier.agent
         for column, agent in enumerate(self.agents):
@@ -171,7 +174,7 @@ class Races:
         sees = later.effect.mode != "w"
         if sees and (found == "landing" or (everywhere and earlier.op is not None and pair.ordered_in_time)):
             return "F310", "wait for the full completion of the store, not only for its reads, before the flag"
-        if earlier.agent.cluster != later.agent.cluster:
+        if earlier.agent.cluster != later.agent.cluster or (everywhere and _tiles_differ(earlier, later)):
             return "M401", "order the two through one of the patterns between clusters, or keep them apart"
         return self._named_race(pair)
 
@@ -209,16 +212,17 @@ class Races:
 
     def _tell(self, code: str, help: str, pair: Pair) -> Diagnostic:
         earlier, later = pair.earlier, pair.later
-        message = f"{_does(later)} {_VERB[pair.problem]} {_did(earlier)}"
+        name = far if earlier.agent.cluster != later.agent.cluster else of
+        message = f"{_does(later, name)} {_VERB[pair.problem]} {_did(earlier, name)}"
         if code == "D201" and earlier.unwritten:
             message = f"{_does(earlier)} {_VERB['unordered']} {_did(later)}"
         labels = tuple(
-            Label(span=a.site.span if a.site is not None else None, text=f"{when}: {_does(a)}")
+            Label(span=a.site.span if a.site is not None else None, text=f"{when}: {_does(a, name)}")
             for when, a in (("first here", earlier), ("then", later))
         )
         witness = (
-            f"{_does(earlier)}{steps(earlier.site)}",
-            f"{_does(later)}{steps(later.site)}",
+            f"{_does(earlier, name)}{steps(earlier.site)}",
+            f"{_does(later, name)}{steps(later.site)}",
             _bytes(earlier, later),
         )
         return finding(code, message, later.site, labels=labels, witness=witness, help=help)
@@ -264,14 +268,25 @@ def _what(access: Access) -> str:
     return f"`{region.tensor}`"
 
 
-def _does(access: Access) -> str:
+def _tiles_differ(earlier: Access, later: Access) -> bool:
+    """Instances of a role make them for different tiles, which CTAs of other launches may take."""
+    a, b = earlier.site, later.site
+    if a is None or b is None or (a.role, a.instance) == (b.role, b.instance):
+        return False
+    return a.iteration[:1] != b.iteration[:1]
+
+
+Namer = Callable[[ev.Agent | ev.AsyncOp], str]
+
+
+def _does(access: Access, name: Namer = of) -> str:
     verb = {"r": "reads", "w": "writes", "rw": "updates"}[access.effect.mode]
-    return f"{of(access.op or access.agent)} {verb} {_what(access)}"
+    return f"{name(access.op or access.agent)} {verb} {_what(access)}"
 
 
-def _did(access: Access) -> str:
+def _did(access: Access, name: Namer = of) -> str:
     verb = {"r": "the read of", "w": "the write of", "rw": "the update of"}[access.effect.mode]
-    return f"{verb} {_what(access)} by {of(access.op or access.agent)}"
+    return f"{verb} {_what(access)} by {name(access.op or access.agent)}"
 
 
 def _bytes(earlier: Access, later: Access) -> str:

@@ -10,8 +10,8 @@ named there; D6 follows from race freedom (what decides control is loaded, and n
 executor's meetings; D9 in ``leaving``; D10 and the races in ``races``; registers in ``registers``.
 
 Limits. Order among the 31 lanes of R is not modelled, so two accesses that both are made by all lanes of one warp count
-as ordered by its program; crossing lanes there is the expander's duty. Batches of clusters are checked each for itself.
-A wait_until is taken to see the last signal: the patterns between clusters of 1.4 (M402, M403) are not judged here.
+as ordered by its program; crossing lanes there is the expander's duty. Clusters of different batches are not ordered at all,
+as they are on a device. Whether the CTA that a wait_until needs is there to signal (M403) is asked in ``cake.verify.grid``.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from cake.machine.order.clocks import (
 )
 from cake.machine.order.collectives import divergent
 from cake.machine.order.conflicts import Profile
+from cake.machine.order.flags import Flags, flag_tensors, word_of
 from cake.machine.order.layout import Columns
 from cake.machine.order.leaving import Leaving
 from cake.machine.order.protocol import Protocol
@@ -65,13 +66,17 @@ class Order:
         self.findings: list[Diagnostic] = []
         self.running = False
         self.batches = 0
+        self.memory = Memory(0, {})
 
     # -- the observer's interface -------------------------------------------------------------------------------------
 
     def start(self, setup: ev.Setup) -> None:
         """A batch of clusters starts."""
+        shapes = written_shapes(setup) if self.tensors else {}
         if not self.batches:
             self.findings += divergent(setup.kernel)
+            self.flags = Flags(flag_tensors(setup.kernel), shapes)
+        self.flags.batch = self.batches
         self.batches += 1
         self.running = True
         self.columns = Columns(setup)
@@ -85,7 +90,7 @@ class Order:
         self.protocol = Protocol(setup, self.columns, self.clocks, self.numbers)
         for log in self.protocol.logs.values():
             log.forgetful = self.forgetful
-        self.memory = Memory(kernel.shared_bytes, written_shapes(setup) if self.tensors else {})
+        self.memory = Memory(kernel.shared_bytes, shapes, self.memory.tensors())
         self.races = Races(self.memory, self.profile, self.progress, setup.agents)
         self.registers = Registers()
         self.leaving = Leaving(self.columns)
@@ -96,7 +101,6 @@ class Order:
         self.generic = 0
         self.released = [0] * count
         self.fenced: list[dict[str, int]] = [{} for _ in range(count)]
-        self.flags: dict[ev.Region, Clock] = {}
         self.held: list[Clock | None] = [None] * count
         self.idle: dict[tuple[ev.Agent, str], ev.GroupWait] = {}
         self.committers: set[tuple[ev.Agent, str]] = set()
@@ -120,7 +124,7 @@ class Order:
         data = self.races.finish()
         self.findings += self.protocol.findings
         self.findings += self._idle_waits()
-        self.findings += [*data, *self.registers.findings.values()]
+        self.findings += [*data, *self.registers.findings.values(), *self.flags.finish()]
         if not complete:
             self.findings += self.protocol.stuck()
         else:
@@ -160,8 +164,10 @@ class Order:
             return
         name = event.site.node.op if event.site is not None and isinstance(event.site.node, x.Op) else ""
         if name == "wait_until":
-            self._observe(effect.region, column)
-        access = Access(event.agent, column, self.numbers[column], event.site, effect, atomic=event.atomic)
+            self._observe(self.flags.wait(word_of(effect.region), event, column, self.numbers[column], clock), column)
+        access = Access(
+            event.agent, column, self.numbers[column], event.site, effect, self.batches, atomic=event.atomic
+        )
         access.lanes = self._lanes(event.agent, event.site)
         fence = self.fenced[column].get(effect.region.space, 0)
         access.stale = fence > self.released[column]
@@ -169,12 +175,20 @@ class Order:
             self.leaving.reach(effect.region.cta, column, self.numbers[column], event, clock, "D214")
         self.races.access(access, [clock], [])
         if name == "signal":
-            self.flags[effect.region] = clock.copy()
+            self.flags.signal(word_of(effect.region), event, column, self.numbers[column], clock)
             self.released[column] = self.numbers[column]
+        elif access.writes:
+            self._flag_written(event, effect, column)
 
-    def _observe(self, region: ev.Region, column: int) -> None:
+    def _flag_written(self, event: ev.Access | ev.Issue, effect: ev.Effect, column: int) -> None:
+        """Something other than a signal changes words that signals change or waits look at."""
+        region = effect.region
+        if isinstance(region, ev.GlobalRegion) and region.tensor in self.flags.tensors:
+            words = [(region.tensor, n) for lo, hi in self.memory.numbers(region) for n in range(lo, hi)]
+            self.flags.written(words, event, column, self.numbers[column], self.clocks[column])
+
+    def _observe(self, message: Clock | None, column: int) -> None:
         """E17: C and V of the signal that was seen; F only once this thread fences too."""
-        message = self.flags.get(region)
         if message is None:
             return
         clock = self.clocks[column]
@@ -213,7 +227,9 @@ class Order:
                 continue
             bit = bits.get(region.cta, bits[-1]) if isinstance(region, ev.SharedRegion) else bits[-1]
             twins = [
-                Access(agent, c, self.numbers[c], event.site, effect, event.op, bit, event.queue, lanes=both)
+                Access(
+                    agent, c, self.numbers[c], event.site, effect, self.batches, event.op, bit, event.queue, lanes=both
+                )
                 for agent, c in zip(event.agents, columns, strict=True)
             ]
             for twin in twins:
@@ -223,6 +239,8 @@ class Order:
                 self.leaving.reach(region.cta, columns[0], number, event, clocks[0], "D214")
                 self.leaving.remote.pop()  # its end is asked of the operation, not of its issue
             self.races.access(twins[0], clocks, twins[1:])
+            if effect.mode != "r":
+                self._flag_written(event, effect, columns[0])
 
     def _done(self, event: ev.Done) -> None:
         """Only those that learn of it change."""

@@ -14,6 +14,12 @@ def of(who: ev.Agent | ev.AsyncOp) -> str:
     return f"{who.role or 'warp'} warp {who.warp}{half}"
 
 
+def far(who: ev.Agent | ev.AsyncOp) -> str:
+    """The same with its CTA, where several meet."""
+    agent = who.issuer if isinstance(who, ev.AsyncOp) else who
+    return f"{of(who)} of CTA {agent.cta}"
+
+
 def steps(site: ev.Site | None) -> str:
     """The iteration of a site: `` at t.pos=2, k=3``."""
     if site is None or not site.iteration:

@@ -19,15 +19,16 @@ from cake.machine import events as ev
 @dataclass(slots=True, eq=False)
 class Access:
     """One access of a thread or of an asynchronous operation. ``column`` and ``number`` place it in its agent's
-    program (an operation: its issue); ``bit`` is the operation's place in the sets, None for a thread's access.
-    ``lanes``: both halves of the warp make it. ``stale``: the agent fenced after its last release and before this
-    access, so the fence was meant for it and comes too early."""
+    program (an operation: its issue) within its ``batch`` of clusters; ``bit`` is the operation's place in the sets, None
+    for a thread's access. ``lanes``: both halves of the warp make it. ``stale``: the agent fenced after its last release
+    and before this access, so the fence was meant for it and comes too early."""
 
     agent: ev.Agent
     column: int
     number: int
     site: ev.Site | None
     effect: ev.Effect
+    batch: int
     op: ev.AsyncOp | None = None
     bit: int | None = None
     queue: str | None = None
@@ -158,13 +159,20 @@ def box_spans(box: tuple[tuple[int, int], ...], shape: tuple[int, ...]) -> ev.Sp
 
 
 class Memory:
-    """The shared memories of the simulated CTAs, and the tensors that the kernel writes."""
+    """The shared memories of the simulated CTAs, and the tensors that the kernel writes. ``before``: what earlier batches of
+    clusters did to the tensors."""
 
-    def __init__(self, shared_bytes: int, shapes: dict[str, tuple[int, ...]]) -> None:
+    def __init__(
+        self, shared_bytes: int, shapes: dict[str, tuple[int, ...]], before: dict[int | str, Space] | None = None
+    ) -> None:
         self.shared_bytes = shared_bytes
         self.shapes = shapes
-        self.spaces: dict[int | str, Space] = {}
+        self.spaces: dict[int | str, Space] = before or {}
         self.boxes: dict[ev.GlobalRegion, ev.Spans] = {}
+
+    def tensors(self) -> dict[int | str, Space]:
+        """What has been done to the tensors."""
+        return {name: space for name, space in self.spaces.items() if isinstance(name, str)}
 
     def cells(self, region: ev.Region) -> list[Cell]:
         """The cells of a region; none for registers and for tensors that nothing writes."""
@@ -180,14 +188,15 @@ class Memory:
             space = self.spaces.get(region.tensor)
             if space is None:
                 space = self.spaces[region.tensor] = Space(prod(shape))
-            return space.at(self._numbers(region, shape))
+            return space.at(self.numbers(region))
         return []
 
-    def _numbers(self, region: ev.GlobalRegion, shape: tuple[int, ...]) -> ev.Spans:
+    def numbers(self, region: ev.GlobalRegion) -> ev.Spans:
+        """The row-major numbers of the elements that a region names."""
         if region.spans is not None:
             return region.spans
         assert region.box is not None
         spans = self.boxes.get(region)
         if spans is None:
-            spans = self.boxes[region] = box_spans(region.box, shape)
+            spans = self.boxes[region] = box_spans(region.box, self.shapes[region.tensor])
         return spans
