@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from cake.diagnostics import CakeError, Diagnostic
 from cake.ir import expanded as x
 from cake.ir.dtypes import DTYPES
-from cake.ir.expr import Expr, Reg
+from cake.ir.expr import Apply, Expr, Reg
 from cake.ir.layout import TileType, register_map
 from cake.ptx import shared
 from cake.ptx.builder import Builder
@@ -22,7 +22,7 @@ from cake.ptx.flow import Operand, Program
 from cake.ptx.scalars import Scalars, evaluate
 from cake.ptx.values import SPACE, Peer, Value, mul, select, word
 
-VERSION = 2
+VERSION = 3
 """Of the check: what a cache remembers as checked by another version is checked again."""
 
 _POLICY = {
@@ -105,11 +105,13 @@ class Expected:
     def _for(self, node: x.For) -> None:
         """Guard, body, step, test: the order that compilers give a loop."""
         out, scalars = self.out, self.scalars
+        # a loop over a range walked before runs as that one did, if nothing of the range was set since
+        guard = scalars.condition(Apply(op="<", args=(node.lo, node.hi), dtype="bool"))
         low, high = scalars.value(node.lo), scalars.value(node.hi)
         hi = out.temporary()
         out.assign(hi, high, step=False)
         scalars.forget(assigned(node.body) | {node.var})
-        with out.when(scalars.less(low, hi)):
+        with out.when(guard):
             out.assign(scalars.name(node.var), low)
             head = out.open_loop()
             with scalars.scope():
