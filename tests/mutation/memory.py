@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cake.ir import expanded as x
+from cake.ir.expr import Const, integer
 from tests.mutation.site import Site, mutator, sites, update
 
 Found = Iterator[tuple[str, x.Kernel | None]]
@@ -121,6 +122,11 @@ def flags(k: x.Kernel) -> Found:
             yield f"{s.name} dropped", s.drop()
             for by in (-4, -3, -2, -1, 1, 2):
                 yield f"{s.name} moved {by:+}", s.move(by)
+            value = s.node.operands["value"]
+            if isinstance(value, Const):
+                for by in (-1, 1):
+                    other = {**s.node.operands, "value": integer(int(value.value) + by)}
+                    yield f"{s.name} value {by:+}", s.update(operands=other)
 
 
 @mutator(42, "cp.async: wait, barrier and lag")

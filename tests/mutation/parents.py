@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from cake.compiler import expand_file
+from cake.compiler import expand_file, expand_text
 from cake.ir import expanded as x
 from cake.ir.dtypes import numpy_dtype
 from cake.ir.expr import Const
@@ -19,6 +19,7 @@ from tests.expanded.gemm import gemm
 from tests.litmus.catalogue import kernel as litmus
 from tests.litmus.catalogue import verdicts
 from tests.mutation.rings import Ring, copies, exchange, ring, stores, turns
+from tests.verify.chain import CHAIN
 
 ROOT = Path(__file__).parents[2]
 BF16 = ml_dtypes.bfloat16
@@ -86,7 +87,27 @@ RINGS = (
     Ring(4, reader="store", lag=2),
     Ring(2, reader="wgmma", warps=4, instances=2),
 )
-LITMUS = ("01", "05", "06", "10", "12", "13b", "15", "16", "19", "21", "22", "24", "26", "28", "31", "34b")
+LITMUS = (
+    "01",
+    "05",
+    "06",
+    "10",
+    "12",
+    "13b",
+    "15",
+    "16",
+    "19",
+    "21",
+    "22",
+    "24",
+    "26",
+    "28",
+    "31",
+    "34b",
+    "38b",
+    "39b",
+    "40b",
+)
 
 
 @cache
@@ -167,6 +188,17 @@ def _norms() -> tuple[x.Kernel, tuple[Values, ...]]:
     return k, ({"c": _z(1, 9, 128), "half": _z(1, 9, dtype=np.float32)},)
 
 
+def _chain() -> tuple[x.Kernel, tuple[Values, ...]]:
+    k = expand_text(CHAIN.replace("warps 4", "warps 2"))
+    sizes = ((1, 2), (1, 3), (2, 2))
+    flat = {"y": np.float32, "part": np.float32}
+    return k, tuple(
+        {"x": _z(r, s, 128, dtype=np.float32), "flags": _z(r, dtype=np.int32)}
+        | {n: _z(r, 128, dtype=d) for n, d in flat.items()}
+        for r, s in sizes
+    )
+
+
 def _corpus() -> dict[str, Callable[[], tuple[x.Kernel, tuple[Values, ...]]]]:
     def of_gemm(**points: int) -> Callable[[], tuple[x.Kernel, tuple[Values, ...]]]:
         def make() -> tuple[x.Kernel, tuple[Values, ...]]:
@@ -194,6 +226,7 @@ def _corpus() -> dict[str, Callable[[], tuple[x.Kernel, tuple[Values, ...]]]]:
         "kda": _kda,
         "decode": _decode,
         "half_norms": _norms,
+        "chain": _chain,
     }
 
 
@@ -203,7 +236,7 @@ def corpus() -> tuple[Parent, ...]:
     found = []
     for name, make in _corpus().items():
         kernel, launches = make()
-        found.append(Parent(name, "corpus", kernel, launches))
+        found.append(Parent(name, "corpus", kernel, launches, 2 if name == "chain" else 1))
     return tuple(found)
 
 
