@@ -110,6 +110,8 @@ class Site:
             return self._frag_register(tile, rows[0], cols[0], shape)
         if kind == "spread":
             return self._spread_register(tile, rows[0], cols[0], shape)
+        if kind == "quad":
+            return self._quad_register(tile, shape)
         if kind == "perwarp":
             return Index()
         step = 128 if kind == "rowwise" else 1
@@ -161,11 +163,25 @@ class Site:
             f"rows of spread tiles broadcast and slice only in multiples of {wave} columns",
         )
 
+    def _quad(self) -> tuple[Index, Index]:
+        """The row among those of a thread, and the column within the lane's part."""
+        part = self.map.part
+        return (self.at.div(part) if self.map.rows > 1 else Index()), self.at.mod(part)
+
+    def _quad_register(self, tile: TileType, shape: tuple[int, int]) -> Index:
+        if shape == (self.map.rows, self.map.cols):
+            return self.at
+        result, within = self._quad()
+        part = register_map(tile, self.map.threads).part
+        return (result * part if shape[0] > 1 else Index()) + (within if shape[1] > 1 else Index())
+
     # -- index tiles --------------------------------------------------------------------------------------------------
 
     def axis(self, axis: str) -> AxisValue | str:
         """The element's row, column or ``lin`` number; C text where it is no sum of a lane and a register part."""
         m, kind = self.map, self.map.layout.kind
+        if axis == "lin" and kind == "quad":
+            return self._quad_lin()
         if axis == "lin" and kind not in ("uniform", "perwarp"):
             v = m.lin_vector
             if m.count == 1 and m.rows * m.cols == 1:
@@ -182,6 +198,12 @@ class Site:
             if axis == "row":
                 return AxisValue("frag_row", block * (16 * (m.threads // 32)) + half * 8)
             return AxisValue("lane % 4", Index()) if m.cols == QUAD else AxisValue("frag_col", group * 8 + pair)
+        if kind == "quad":
+            result, within = self._quad()
+            half, block = (result.mod(2), result.div(2)) if m.rows > m.threads // 2 else (result, Index())
+            if axis == "row":
+                return AxisValue("frag_row", block * (m.threads // 2) + half * 8)
+            return AxisValue("lane % 4" if m.part == 1 else f"{m.part} * (lane % 4)", within)
         if kind == "perwarp":
             return AxisValue("warp", Index())
         if kind == "rowwise":
@@ -190,6 +212,13 @@ class Site:
         if kind == "uniform":
             return AxisValue(None, self.at.div(m.cols) if axis == "row" else self.at.mod(m.cols))
         return self._spread_axis(axis)
+
+    def _quad_lin(self) -> AxisValue:
+        row, col = self.axis("row"), self.axis("col")
+        assert isinstance(row, AxisValue) and isinstance(col, AxisValue)
+        lanes = [_times(self.map.cols, row.lane) if row.lane else "", col.lane or ""]
+        text = " + ".join(t for t in lanes if t)
+        return AxisValue(f"({text})" if text else None, row.reg * self.map.cols + col.reg)
 
     def _spread_axis(self, axis: str) -> AxisValue | str:
         m = self.map
@@ -210,8 +239,11 @@ class Site:
         return f"({first} + {flat.reg}) {'/' if axis == 'row' else '%'} {m.cols}"
 
     def valid(self) -> str | None:
-        """C condition under which the register holds an element (last round of a spread tile); None: always."""
+        """C condition under which the register holds an element (last round of a spread tile, last lanes of a quad); None:
+        always."""
         m = self.map
+        if m.layout.kind == "quad" and m.cols > 1 and m.cols != QUAD * m.part:
+            return f"lane % 4 * {m.part} + {self._quad()[1]} < {m.cols}"
         if m.layout.kind != "spread" or (m.count == 1 and m.rows * m.cols == 1):
             return None
         v, wave = m.layout.vector, m.threads * m.layout.vector
@@ -226,9 +258,9 @@ class Site:
             return "lane == 0"
         if kind == "uniform" or (m.rows == 1 and m.cols == 1):
             return "thread == 0"
-        if kind == "frag" and m.cols == 1:
+        if kind in ("frag", "quad") and m.cols == 1:
             return "lane % 4 == 0"
-        if kind == "frag" and m.rows == 1:
+        if kind in ("frag", "quad") and m.rows == 1:
             return "lane < 4" if m.threads == 32 else "thread < 4"
         return "thread == 0" if kind == "rowwise" and m.rows == 1 else None
 

@@ -57,6 +57,8 @@ def reduce_tile(ctx: RoleContext, tile: Tile, name: str, axis: int, partial: int
     """The steps of one reduction, by layout."""
     kind = tile.type
     rows, cols, layout = kind.rows, kind.cols, kind.layout
+    if layout.kind == "quad":
+        ctx.not_built("a reduction of a quad tile", span)
     if axis == 0:
         if layout.kind != "frag" or ctx.role.warps != 1:
             ctx.not_built(f"a reduction along the rows of a {layout} tile over {ctx.role.warps} warps", span)
@@ -192,6 +194,8 @@ def arg_pair(ctx: RoleContext, e: s.Call) -> tuple[Tile, Tile]:
     if _axis(ctx, e, bound) != 1:
         ctx.refuse("T017", f"`{e.func.name}` runs along axis 1", e.span)
     kind = tile.type
+    if kind.layout.kind == "quad":
+        ctx.not_built(f"`{e.func.name}` of a quad tile", e.span)
     if kind.layout.kind == "spread" and (kind.rows != 1 or ctx.role.warps != 1):
         ctx.not_built(f"`{e.func.name}` across warps", e.span)
     if kind.layout.kind == "spread":

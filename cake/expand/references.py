@@ -163,11 +163,14 @@ def _part(ctx: Context, kind: TileType, axis: int, sub: s.Sub, span: Span) -> tu
     if not 0 <= lo < hi <= extent:
         ctx.refuse("T016", f"the slice {lo} : {hi} is not inside 0 : {extent}", sub.span)
     threads_rows = 16 * (ctx.role.warps if isinstance(ctx, RoleContext) else 1)
-    step = {"frag": (threads_rows, 8), "rowwise": (128, 1), "spread": (1, 0)}.get(kind.layout.kind, (1, 1))[axis]
+    step = {"frag": (threads_rows, 8), "rowwise": (128, 1), "spread": (1, 0), "quad": (0, 0)}.get(
+        kind.layout.kind, (1, 1)
+    )[axis]
     if extent == 1 or (lo, hi) == (0, extent):
         return None
     if step == 0:
-        ctx.refuse("T016", "a spread tile is not sliced along its columns: they are dealt to threads", sub.span)
+        which = ("rows", "columns")[axis]
+        ctx.refuse("T016", f"a {kind.layout} tile is not sliced along its {which}: they are dealt to threads", sub.span)
     if lo % step or hi % step:
         ctx.refuse("T016", f"bounds of a {kind.layout} slice along axis {axis} must be multiples of {step}", sub.span)
     return lo, hi

@@ -31,8 +31,6 @@ from cake.ir.dtypes import DTYPES
 from cake.ir.expr import Apply, Const, Expr, Reg, Sym, integer, symbols
 from cake.ir.layout import Layout, TileType, register_map, shape_problem
 
-TRACKERS = ("argmax", "argmin", "topk")
-
 
 def run_block(ctx: RoleContext, body: tuple[s.Stmt, ...]) -> None:
     """Expand statements in order; a refused one is skipped and its targets poisoned, so that others are still checked."""
@@ -126,7 +124,7 @@ def too_large(ctx: RoleContext, kind: TileType) -> str | None:
 
 def declare(ctx: RoleContext, stmt: s.Declare) -> None:
     """``name: type layout [= value]``."""
-    if stmt.type.dtype in TRACKERS:
+    if stmt.type.dtype in trackers.KINDS:
         trackers.declare(ctx, stmt)
         return
     if stmt.type.dtype not in DTYPES:

@@ -3,6 +3,9 @@
 ``best: argmax[64] frag group(4)`` is two tiles of one partial value a thread, ``best.top`` (f32[64, 4]) and ``best.col``
 (i32[64, 4]): definite assignment and the in-flight checks see them as any other tile. ``clear`` assigns both, ``add`` is the
 operation ``track``, and ``take`` combines the threads that share a row by two ordinary reductions.
+
+``best: topk[64, 8] frag group(4)`` is two tiles that hold a sorted list for each row, dealt to the threads that share it
+(f32[64, 8] and i32[64, 8], layout ``quad``). ``add`` is the operation ``topk``, and ``take`` gives the lists as they are.
 """
 
 from __future__ import annotations
@@ -19,18 +22,24 @@ from cake.ir import surface as s
 from cake.ir.expr import Apply, Const, Expr, integer
 from cake.ir.layout import QUAD, Layout, TileType, shape_problem
 
-KINDS = ("argmax", "argmin")
-GROUPS = (1, 2, 4, 8)
+KINDS = ("argmax", "argmin", "topk")
+GROUPS = {"argmax": (1, 2, 4, 8), "argmin": (1, 2, 4, 8), "topk": (2, 4, 8)}
+"""Columns of a thread that are compared at once; the first is the default. A topk takes at least the pairs of ``frag``."""
+MOST_GROUPS = 32
+"""Groups of a row that a thread of a topk can have: it notes in the bits of a word which of them hold something."""
+MOST_ENTRIES = 32
+"""Entries of a topk: each thread holds a quarter of each of its lists in registers."""
 METHODS = ("clear", "add", "take")
 NOWHERE = 2**31 - 1
 """The column of a candidate that does not count: no column is larger."""
+NOTHING = {"argmax": 0, "argmin": 0, "topk": -1}
+"""The column that ``take`` gives where there was nothing: 0 for the extrema, as in NumPy; no column for an entry of a list."""
 
 
 def declare(ctx: RoleContext, stmt: s.Declare) -> None:
-    """``best: argmax[rows] frag [group(g)]``."""
+    """``best: argmax[rows] frag [group(g)]``, ``best: topk[rows, entries] frag [group(g)]``."""
     function = stmt.type.dtype
-    if function not in KINDS:
-        ctx.not_built(f"the tracker `{function}`", stmt.span)
+    assert function in KINDS
     if stmt.value is not None:
         ctx.refuse(
             "T020",
@@ -38,25 +47,35 @@ def declare(ctx: RoleContext, stmt: s.Declare) -> None:
             stmt.value.span,
             help=f"write `{stmt.name}.clear()` where it starts",
         )
-    if len(stmt.type.dims) != 1:
-        ctx.refuse("T015", f"`{function}` takes the number of rows", stmt.type.span, help=f"write `{function}[64]`")
+    if len(stmt.type.dims) != (2 if function == "topk" else 1):
+        what, example = "rows", "64"
+        if function == "topk":
+            what, example = "rows and of entries", "64, 8"
+        ctx.refuse(
+            "T015", f"`{function}` takes the number of {what}", stmt.type.span, help=f"write `{function}[{example}]`"
+        )
     rows = ex.constant_int(ctx, stmt.type.dims[0], "the rows of a tracker")
-    group = 1
+    entries = ex.constant_int(ctx, stmt.type.dims[1], "the entries of a topk") if function == "topk" else 1
+    if entries > MOST_ENTRIES:
+        ctx.refuse("T015", f"a topk keeps 1 to {MOST_ENTRIES} entries a row, not {entries}", stmt.type.span)
+    groups = GROUPS[function]
+    group = groups[0]
     framed = False
     for a in stmt.attrs:
         if a.name == "frag" and not a.args:
             framed = True
         elif a.name == "group" and len(a.args) == 1:
             group = ex.constant_int(ctx, a.args[0], "`group`")
-            if group not in GROUPS:
-                ctx.refuse("T015", f"`group({group})`: columns are compared in groups of 1, 2, 4 or 8", a.span)
+            if group not in groups:
+                which = f"{', '.join(map(str, groups[:-1]))} or {groups[-1]}"
+                ctx.refuse("T015", f"`group({group})`: columns are compared in groups of {which}", a.span)
         elif a.name in ("rowwise", "spread"):
             ctx.not_built(f"a tracker of {a.name} tiles", a.span)
         else:
             ctx.refuse("T015", f"a tracker has `frag` and `group(g)`, not `{a.name}`", a.span)
     if not framed:
         ctx.refuse("T015", "a tracker needs the layout of the tiles it follows", stmt.span, help="append `frag`")
-    tracker = Tracker(stmt.name, function, rows, group)
+    tracker = Tracker(stmt.name, function, rows, group, entries)
     top, column = _tiles(tracker)
     problem = shape_problem(top.type, ctx.role.warps)
     if problem:
@@ -72,10 +91,12 @@ def declare(ctx: RoleContext, stmt: s.Declare) -> None:
 
 
 def _tiles(tracker: Tracker) -> tuple[TileVar, TileVar]:
-    layout = Layout(kind="frag")
+    lists = tracker.function == "topk"
+    layout = Layout(kind="quad" if lists else "frag")
+    shape = (tracker.rows, tracker.entries if lists else QUAD)
     return (
-        TileVar(f"{tracker.name}.top", TileType(dtype="f32", shape=(tracker.rows, QUAD), layout=layout)),
-        TileVar(f"{tracker.name}.col", TileType(dtype="i32", shape=(tracker.rows, QUAD), layout=layout)),
+        TileVar(f"{tracker.name}.top", TileType(dtype="f32", shape=shape, layout=layout)),
+        TileVar(f"{tracker.name}.col", TileType(dtype="i32", shape=shape, layout=layout)),
     )
 
 
@@ -97,9 +118,9 @@ def method(ctx: RoleContext, callee: TrackerMethod, e: s.Call) -> Value | None:
 
 
 def clear(ctx: RoleContext, tracker: Tracker, span: Span) -> None:
-    """Forget everything: nothing is worse than the first value, and the column of nothing is 0, as in NumPy."""
-    worst = float("-inf") if tracker.function == "argmax" else float("inf")
-    for tile, value in zip(_tiles(tracker), (Const(value=worst, dtype="f32"), integer(0)), strict=True):
+    """Forget everything: what is there is no better than any value."""
+    worst = Const(value=float("inf") if tracker.function == "argmin" else float("-inf"), dtype="f32")
+    for tile, value in zip(_tiles(tracker), (worst, integer(NOTHING[tracker.function])), strict=True):
         emit_op(
             ctx,
             x.Op(op="assign", operands={"dst": tile.reg, "value": value}, type=tile.type, reason="tracker", span=span),
@@ -126,35 +147,47 @@ def add(ctx: RoleContext, tracker: Tracker, e: s.Call) -> None:
         ctx.refuse("T007", f"tracker `{tracker.name}` follows frag tiles, and this one is {tile.type.layout}", e.span)
     if tile.type.rows != tracker.rows:
         ctx.refuse("T006", f"tracker `{tracker.name}` has {tracker.rows} rows and the tile {tile.type.rows}", e.span)
-    cols = tile.type.cols
-    if cols % (QUAD * max(2, tracker.group)):
-        ctx.refuse(
-            "T015",
-            f"a thread holds {cols // QUAD} columns of this tile, which are no whole groups of {tracker.group}",
-            e.span,
-            help=f"use `group({max(g for g in GROUPS if cols % (QUAD * max(2, g)) == 0)})`" if cols % 8 == 0 else None,
-        )
+    _check_groups(ctx, tracker, tile.type.cols, e.span)
     first = ex.int_expr(ctx, bound["first_column"], "as the first column")
     _started(ctx, tracker, e.span)
     top, column = _tiles(tracker)
     operands: dict[str, x.Ref | Expr] = {"best": top.reg, "column": column.reg, "value": tile.expr, "first": first}
-    emit_op(
-        ctx,
-        x.Op(
-            op="track",
-            operands=operands,
-            attrs={"function": tracker.function, "group": tracker.group},
-            type=tile.type,
-            span=e.span,
-        ),
+    lists = tracker.function == "topk"
+    attrs: dict[str, bool | int | float | str] = {"group": tracker.group}
+    if not lists:
+        attrs["function"] = tracker.function
+    emit_op(ctx, x.Op(op="topk" if lists else "track", operands=operands, attrs=attrs, type=tile.type, span=e.span))
+
+
+def _check_groups(ctx: RoleContext, tracker: Tracker, cols: int, span: Span) -> None:
+    """A thread's columns of a tile are whole groups, and not too many."""
+
+    def whole(group: int) -> bool:
+        return cols % (QUAD * max(2, group)) == 0
+
+    def few(group: int) -> bool:
+        return tracker.function != "topk" or cols <= QUAD * group * MOST_GROUPS
+
+    fitting = [g for g in GROUPS[tracker.function] if whole(g) and few(g)]
+    if tracker.group in fitting:
+        return
+    problem = "which are no whole groups of" if not whole(tracker.group) else f"more than {MOST_GROUPS} groups of"
+    ctx.refuse(
+        "T015",
+        f"a thread holds {cols // QUAD} columns of this tile, {problem} {tracker.group}",
+        span,
+        help=f"use `group({fitting[-1]})`" if fitting else "follow a narrower tile, a slice at a time",
     )
 
 
 def take(ctx: RoleContext, tracker: Tracker, e: s.Call) -> tuple[Tile, Tile]:
-    """The best value of each row and its column: the extremum over the threads of the row, then the lowest column that has it."""
+    """The best value of each row and its column: the extremum over the threads of the row, then the lowest column that has it.
+    Of a topk, the lists."""
     arguments(ctx, e, ())
     _started(ctx, tracker, e.span)
     top, column = _tiles(tracker)
+    if tracker.function == "topk":
+        return Tile(top.reg, top.type), Tile(column.reg, column.type)
     function = tracker.function[3:]
     best = reduce_tile(ctx, Tile(top.reg, top.type), function, 1, None, e.span)
     has_it = Apply(op="==", args=(top.reg, best.expr), dtype="bool")

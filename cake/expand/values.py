@@ -167,12 +167,14 @@ class Method:
 
 @dataclass(frozen=True)
 class Tracker:
-    """A running argmax or argmin over the columns of tiles of ``rows`` rows, compared in groups of ``group`` columns."""
+    """A running argmax, argmin or topk over the columns of tiles of ``rows`` rows, compared in groups of ``group`` columns.
+    ``entries``: how many of the best a topk keeps."""
 
     name: str
     function: str
     rows: int
     group: int
+    entries: int = 1
 
 
 @dataclass(frozen=True)

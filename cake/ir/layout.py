@@ -2,9 +2,10 @@
 
 Authors write three of them (docs/language.md, register tiles). ``frag`` is the accumulator layout of wgmma and mma
 (PTX ISA, "Register Fragments for wgmma.mma_async" and "Matrix Fragments for mma.m16n8k16"); ``rowwise`` that of
-``tcgen05.ld.32x32b``; ``spread(v)`` deals vectors of v elements to threads round robin. Two more appear only in
-derived code: ``perwarp`` ([1, W]: column w is held by every thread of warp w) and ``uniform`` (every thread holds the
-whole tile).
+``tcgen05.ld.32x32b``; ``spread(v)`` deals vectors of v elements to threads round robin. ``quad`` is what a list tracker
+gives: the rows of ``frag``, each row's columns in four equal parts, one for each of the four lanes that share the row
+(the last part may be shorter, or none be left for it). Two more appear only in derived code: ``perwarp`` ([1, W]: column
+w is held by every thread of warp w) and ``uniform`` (every thread holds the whole tile).
 
 A size-1 axis is broadcast: the value is held by every thread that holds some element along that axis. ``[R, 4]`` in
 frag and ``[1, T]`` in spread hold one partial value a thread (the result of a reduction with ``to=``).
@@ -19,7 +20,7 @@ from typing import Literal
 from cake.diagnostics import Record
 from cake.ir.dtypes import DTYPES, DType, DTypeName
 
-LayoutKind = Literal["frag", "rowwise", "spread", "perwarp", "uniform"]
+LayoutKind = Literal["frag", "rowwise", "spread", "quad", "perwarp", "uniform"]
 
 QUAD = 4  # threads that share a row in frag
 WARP = 32
@@ -83,8 +84,13 @@ class RegisterMap:
         return self.layout.kind == "spread" and self.rows == 1 and self.cols == self.threads and self.layout.vector == 1
 
     @property
+    def part(self) -> int:
+        """Columns of a row that a lane holds in quad."""
+        return -(-self.cols // QUAD)
+
+    @property
     def count(self) -> int:
-        """Elements a thread holds (the last round of a spread tile may be partly unused)."""
+        """Elements a thread holds (the last round of a spread tile and the last lanes of a quad may be partly unused)."""
         if self.layout.kind == "frag":
             warps = self.threads // WARP
             halves = 1 if self.rows == 1 else 2 * max(1, self.rows // (16 * warps))
@@ -93,6 +99,8 @@ class RegisterMap:
             if self.cols == 1 or self.cols == QUAD:
                 return halves
             return halves * self.cols // QUAD
+        if self.layout.kind == "quad":
+            return (1 if self.rows == 1 else 2 * (self.rows // (self.threads // 2))) * self.part
         if self.layout.kind == "rowwise":
             blocks = 1 if self.rows == 1 else max(1, self.rows // 128)
             return blocks * self.cols
@@ -106,11 +114,13 @@ class RegisterMap:
     def element(self, thread: int, register: int) -> tuple[int, int] | None:
         """The (row, column) that ``register`` of ``thread`` holds; along a broadcast axis the index is 0.
 
-        None for the unused registers of a last partial round of a spread tile.
+        None for the unused registers of a last partial round of a spread tile, or of the last lanes of a quad.
         """
         kind = self.layout.kind
         if kind == "frag":
             return self._frag(thread, register)
+        if kind == "quad":
+            return self._quad(thread, register)
         if kind == "rowwise":
             row = thread % 128
             if self.rows == 1:
@@ -148,12 +158,23 @@ class RegisterMap:
             return 0, col
         return 16 * warps * block + 16 * warp + 8 * half + quad, col
 
+    def _quad(self, thread: int, register: int) -> tuple[int, int] | None:
+        result, within = divmod(register, self.part)
+        block, half = divmod(result, 2)
+        row = (
+            0
+            if self.rows == 1
+            else self.threads // 2 * block + 16 * (thread // WARP) + 8 * half + thread % WARP // QUAD
+        )
+        col = 0 if self.cols == 1 else thread % QUAD * self.part + within
+        return (row, col) if col < self.cols else None
+
     def lin(self, thread: int, register: int) -> int:
         """The number of an element in ``lin`` order: the threads' registers in vectors, dealt round robin, so that a
         thread's vectors are consecutive in memory and a warp's are side by side. Vectors have 4 elements in frag and
         rowwise (fewer where a thread's registers are no multiple of 4) and v in spread(v), whose ``lin`` order is
-        therefore row-major."""
-        if self.layout.kind in ("uniform", "perwarp"):
+        therefore row-major, as is that of quad."""
+        if self.layout.kind in ("uniform", "perwarp", "quad"):
             row, col = self.element(thread, register) or (0, 0)
             return row * self.cols + col
         vector = self.lin_vector
@@ -164,13 +185,16 @@ class RegisterMap:
         """Consecutive numbers that consecutive registers have in ``lin`` order."""
         if self.layout.kind == "spread":
             return self.layout.vector
-        return math.gcd(4, self.count)
+        return self.run if self.layout.kind == "quad" else math.gcd(4, self.count)
 
     @property
     def run(self) -> int:
         """Consecutive columns that consecutive registers hold: the access width in elements (language.md 1.8.6)."""
         if self.layout.kind == "frag":
             return 1 if self.cols in (1, QUAD) else 2
+        if self.layout.kind == "quad":
+            most = math.gcd(self.part, self.cols)
+            return 1 if self.cols == 1 else most & -most
         if self.layout.kind in ("rowwise", "uniform"):
             return self.cols
         return 1 if self.cols == 1 or self.layout.kind == "perwarp" else self.layout.vector
@@ -195,6 +219,11 @@ def shape_problem(tile: TileType, warps: int) -> str | None:
             return f"frag rows must be a multiple of {16 * warps} for {warps} warps"
         if cols not in (1, QUAD) and cols % 8:
             return "frag columns must be a multiple of 8"
+    elif kind == "quad":
+        if warps not in (1, 4):
+            return "quad tiles need instances of 1 or 4 warps"
+        if rows != 1 and rows % (16 * warps):
+            return f"quad rows must be a multiple of {16 * warps} for {warps} warps"
     elif kind == "rowwise":
         if warps != 4:
             return "rowwise tiles need instances of 4 warps"

@@ -139,6 +139,25 @@ OPS: dict[str, OpRow] = {
                 "group: so many columns are compared by their extremum first, and only where it wins are they looked at one by one",
             ),
         ),
+        OpRow(
+            "topk",
+            "A running list of the best columns of each row, best first: each column of `value`, in increasing order, that is greater "
+            "than the last of the list (strictly, so ties stay with the column added first; NaN never is) goes before the first "
+            "entry that it is greater than, `first` plus its number into `column`, and the last entry is dropped.",
+            ("best", "column", "value", "first"),
+            (_r("value", "register"), Effect("best", "rw", "register"), Effect("column", "rw", "register")),
+            surface="best.add(tile, first_column)",
+            attrs=("group",),
+            width="warp",
+            resource="alu",
+            reason="exact: compares and moves",
+            notes=(
+                "group: so many columns of a thread are compared by their maximum first",
+                "where fewer columns than entries were greater than -inf, the rest of the list is -inf with column -1",
+            ),
+            ptx="redux.sync.or.b32, vote.sync.ballot.b32, shfl.sync.{idx,up}.b32",
+            isa="9.7.9.6 shfl.sync; 9.7.13.9 vote.sync; 9.7.13.12 redux.sync",
+        ),
         # -- element moves --------------------------------------------------------------------------------------------
         OpRow(
             "load",

@@ -23,6 +23,9 @@ def owner(rows: int, cols: int, layout: Layout, warps: int) -> Array:
     if kind == "frag":
         lane = c if cols == QUAD else np.zeros_like(c) if cols == 1 else (c // 2) % QUAD
         thread = WARP * ((r // 16) % warps) + QUAD * (r % 8) + lane
+    elif kind == "quad":
+        lane = c // -(-cols // QUAD) if cols > 1 else np.zeros_like(c)
+        thread = WARP * ((r // 16) % warps) + QUAD * (r % 8) + lane
     elif kind == "rowwise":
         thread = r % 128 + 0 * c
     elif kind == "perwarp":
@@ -38,7 +41,7 @@ def replicated(rows: int, cols: int, layout: Layout) -> bool:
     """True if every warp may hold the same element: an axis of size 1, or a uniform tile."""
     if layout.kind == "uniform":
         return True
-    return rows == 1 and (layout.kind in ("frag", "rowwise") or cols == 1)
+    return rows == 1 and (layout.kind in ("frag", "quad", "rowwise") or cols == 1)
 
 
 @cache
@@ -53,7 +56,7 @@ def held_by(rows: int, cols: int, layout: Layout, warps: int, warp: int, first_o
 @cache
 def lin(rows: int, cols: int, layout: Layout, warps: int) -> Array:
     """The ``lin`` number of each element, [rows, cols], int32."""
-    if layout.kind in ("spread", "uniform", "perwarp"):
+    if layout.kind in ("spread", "uniform", "perwarp", "quad"):
         return np.arange(rows * cols, dtype=np.int32).reshape(rows, cols)
     numbers = np.zeros((rows, cols), dtype=np.int32)
     registers = RegisterMap(rows, cols, layout, WARP * warps)

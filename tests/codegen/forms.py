@@ -8,7 +8,7 @@ from typing import Any
 from cake.ir import expanded as x
 from cake.ir.elementwise import ELEMENTWISE
 from cake.ir.expr import Const, Expr, integer
-from cake.ir.layout import TileType
+from cake.ir.layout import Layout, TileType
 from tests.codegen.build import (
     COL,
     PERWARP,
@@ -477,6 +477,32 @@ for _function, _group in (("argmax", 1), ("argmax", 2), ("argmax", 4), ("argmin"
         return moved(target, "f32", tile("f32", 64, 64), body, tiles={"best": part, "at": columns})
 
     form(f"track {_function} group {_group}")(_track)
+
+
+for _entries, _group in ((1, 2), (5, 4), (32, 8)):
+
+    def _lists(target: str, entries: int = _entries, group: int = _group) -> x.Kernel:
+        quad = Layout(kind="quad")
+        lists, columns = tile("f32", 64, entries, layout=quad), tile("i32", 64, entries, layout=quad)
+        body: list[x.Node] = [
+            assign(reg("best"), float("-inf")),
+            assign(reg("at", "i32"), -1),
+            x.Op(
+                op="topk",
+                operands={
+                    "best": reg("best"),
+                    "column": reg("at", "i32"),
+                    "value": ap("*", reg("v"), 2.0) if entries == 5 else reg("v"),
+                    "first": sym("%cta"),
+                },
+                attrs={"group": group},
+                type=tile("f32", 64, 64),
+            ),
+            store(x.Ref(base="y", subs=elems(ROW, COL)), reg("best"), lists, where=ap(">", reg("at", "i32"), 3)),
+        ]
+        return moved(target, "f32", tile("f32", 64, 64), body, tiles={"best": lists, "at": columns})
+
+    form(f"topk {_entries} group {_group}")(_lists)
 
 
 # ---- block moves ----------------------------------------------------------------------------------------------------

@@ -175,3 +175,25 @@ TRACK: dict[str, Callable[..., Any]] = {
     "keep_argmin": _track(False),
     "column_of": _column_of,
 }
+
+
+def keep_best(e: Any, entries: int, members: int, top: Any, column: Any, value: Any, first: Any, lane: Any) -> None:
+    """The lists of the rows of each warp, taken from the four lanes that hold a part each, with the columns of the lanes."""
+    part = -(-entries // 4)
+    registers = [4 * (k // 2) + k % 2 for k in range(members)]
+    offsets = np.array([8 * (k // 2) + k % 2 for k in range(members)])
+    for lanes in np.arange(e.threads).reshape(-1, 4):
+        held = range(1) if entries == 1 else range(4 * part)
+        places = [(top.at + n % part, column.at + n % part, lanes[n // part]) for n in held][:entries]
+        values = [(top.values[a][t], column.values[b][t]) for a, b, t in places]
+        new = [
+            (value.values[value.at + r][t], first[t] + c)
+            for t in lanes
+            for r, c in zip(registers, offsets, strict=True)
+        ]
+        new = [(v, c) for v, c in new if v > -np.inf]  # nor is NaN
+        best = sorted(values, key=lambda entry: -entry[0]) + sorted(new, key=lambda entry: entry[1])
+        best.sort(key=lambda entry: -entry[0])
+        for (a, b, t), (v, c) in zip(places, best, strict=False):
+            for other in lanes if entries == 1 else (t,):
+                top.values[a][other], column.values[b][other] = v, c

@@ -39,6 +39,7 @@ FAST = {
     "mma bf16 B by columns",
     "stmatrix",
     "argreduce bf16",
+    "topk 5 group 4",
     "reduce across warps",
     "tma 5d",
     "tma multicast with a hint",

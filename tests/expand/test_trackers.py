@@ -17,15 +17,33 @@ store(y[rows(top)], top)
 """
 
 
-def follow(body: str = BODY, head: str = HEAD) -> str:
+WIDE = """
+best.clear()
+a = load(x[rows(a), cols(a)])
+best.add(a, 0)
+top, at = best.take()
+store(y[rows(top), cols(top)], top)
+"""
+LISTS = """
+best.clear()
+for j in range(4):
+    a = load(x[rows(a), 64 * j + cols(a)])
+    best.add(a, 64 * j)
+top, at = best.take()
+store(z[rows(top), cols(top)], top)
+store(n[rows(at), cols(at)], at)
+"""
+
+
+def follow(body: str = BODY, head: str = HEAD, cols: int = 64) -> str:
     """A kernel that follows the columns of x in four tiles."""
     lines = [
-        "kernel k(x: f32[64, 256], out y: f32[64]) for sm_90a:",
+        "kernel k(x: f32[64, 512], out y: f32[64], out z: f32[64, 8], out n: i32[64, 8]) for sm_90a:",
         "    tiles once:",
         "        i in 1",
         "    role math: warps 4",
     ]
-    lines += ["    do math:", "        a: f32[64, 64] frag", *("        " + line for line in head.splitlines())]
+    lines += ["    do math:", f"        a: f32[64, {cols}] frag", *("        " + line for line in head.splitlines())]
     lines += ["        for t in tiles:", *("            " + line for line in body.strip().splitlines())]
     return "\n".join(lines) + "\n"
 
@@ -42,6 +60,28 @@ def test_expansion() -> None:
     assert [n.op for n in ops] == ["assign", "assign", "load", "track", "reduce", "reduce", "assign", "assign", "store"]
     track = next(n for n in ops if n.op == "track")
     assert track.attrs == {"function": "argmax", "group": 4}
+
+
+def test_lists() -> None:
+    """Two tiles of lists in the layout of their own; a statement an `add`; `take` gives them as they are."""
+    kernel = expand_text(follow(LISTS, "best: topk[64, 8] frag group(4)"))
+    math = role(kernel, "math")
+    assert {n: str(math.tiles[n]) for n in ("best.top", "best.col", "top", "at")} == {
+        "best.top": "f32[64, 8] quad",
+        "best.col": "i32[64, 8] quad",
+        "top": "f32[64, 8] quad",
+        "at": "i32[64, 8] quad",
+    }
+    ops = [n for n in flat(math.body) if n.kind == "op"]
+    assert [n.op for n in ops] == ["assign", "assign", "load", "topk", "assign", "assign", "store", "store"]
+    assert next(n for n in ops if n.op == "topk").attrs == {"group": 4}
+
+
+def test_groups_by_default() -> None:
+    """A topk compares at least the pairs of frag."""
+    kernel = expand_text(follow(LISTS, "best: topk[64, 8] frag"))
+    ops = [n for n in flat(role(kernel, "math").body) if n.kind == "op"]
+    assert next(n for n in ops if n.op == "topk").attrs == {"group": 2}
 
 
 CASES = [
@@ -71,7 +111,17 @@ CASES = [
     Case(
         "other attribute", "T015", follow(head="best: argmax[64] frag swizzle(128)  # here"), ("swizzle",), alone=False
     ),
-    Case("topk", "T099", follow(head="best: topk[64, 8] frag group(4)  # here"), ("topk",), alone=False),
+    Case("entries of a topk", "T015", follow(head="best: topk[64] frag  # here"), ("topk[64, 8]",), alone=False),
+    Case("too many entries", "T015", follow(head="best: topk[64, 33] frag  # here"), ("1 to 32",), alone=False),
+    Case("single columns", "T015", follow(head="best: topk[64, 8] frag group(1)  # here"), ("2, 4 or 8",), alone=False),
+    Case("rows of a topk", "T015", follow(head="best: topk[48, 8] frag  # here"), ("48",), alone=False),
+    Case(
+        "groups of a topk",
+        "T015",
+        follow(WIDE.replace("best.add(a, 0)", "best.add(a, 0)  # here"), "best: topk[64, 8] frag group(2)", 384),
+        ("group(8)",),
+        alone=False,
+    ),
     Case("method", "T014", follow(BODY.replace("best.clear()", "best.reset()  # here")), ("reset",), alone=False),
     Case(
         "one result",
@@ -84,6 +134,27 @@ CASES = [
         "T003",
         follow(BODY.replace("top, at =", "top, at, more =").replace("take()", "take()  # here")),
         ("take",),
+    ),
+    Case(
+        "sum of a list",
+        "T099",
+        follow(LISTS.replace("store(z", "u = sum(top, axis=1)  # here\nstore(z"), "best: topk[64, 8] frag"),
+        ("quad",),
+        alone=False,
+    ),
+    Case(
+        "part of a list",
+        "T016",
+        follow(LISTS.replace("store(z", "u = top[:, 0 : 4]  # here\nstore(z"), "best: topk[64, 8] frag"),
+        ("quad", "columns"),
+        alone=False,
+    ),
+    Case(
+        "a list and a tile",
+        "T007",
+        follow(LISTS.replace("store(z", "u = a[:, 0 : 8] + top  # here\nstore(z"), "best: topk[64, 8] frag"),
+        ("frag", "quad"),
+        alone=False,
     ),
     Case("as a value", "T011", follow(BODY.replace("top, at = best.take()", "top = best  # here")), ("tracker",)),
     Case("take of a tile", "T014", follow(BODY.replace("best.take()", "a.take()  # here")), ("take",)),

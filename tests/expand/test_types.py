@@ -136,7 +136,7 @@ CASES = [
     Case("frag rows", "T015", row("w: f32[32, 8] frag  # here"), ("multiple of 64",)),
     Case("one axis", "T015", row("w: f32[64] frag  # here"), ("rows and columns",)),
     Case("type misspelt", "T015", row("w: flt32[64, 8] frag  # here"), ("`flt32`",)),
-    Case("tracker", "T099", row("w: topk[64, 8] frag group(4)  # here"), ("`topk`",)),
+    Case("tracker", "T015", row("w: topk[48, 8] frag group(4)  # here"), ("48",)),
     Case("element of a tile", "T016", row("u = v[0, 3]  # here"), ("registers",)),
     Case("columns of a spread tile", "T016", row("u = v[:, 0 : 64]  # here"), ("spread",)),
     Case(

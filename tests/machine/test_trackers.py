@@ -79,3 +79,59 @@ def test_against_numpy(function: str, group: int, rows: int, cols: int, total: i
     memory = {n: v.ravel().copy() for n, v in arguments.items()}
     emulator.run(k, memory)
     assert np.array_equal(memory["y"], top) and np.array_equal(memory["z"], at)
+
+
+LISTS = """
+kernel k(x: f32[{rows}, {total}], out y: f32[{rows}, {k}], out z: i32[{rows}, {k}]) for sm_90a:
+    tiles once:
+        i in 1
+    role math: warps {warps}
+    do math:
+        a: f32[{rows}, {cols}] frag
+        best: topk[{rows}, {k}] frag group({group})
+        for t in tiles:
+            best.clear()
+            for j in unroll({total} // {cols}):
+                a = load(x[rows(a), {cols} * j + cols(a)])
+                best.add({value}, {cols} * j)
+            top, at = best.take()
+            store(y[rows(top), cols(top)], top)
+            store(z[rows(at), cols(at)], at)
+"""
+
+
+def best_of(a: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k greatest of each row and their columns, the lower column first among equals; -inf and -1 where there are no more
+    that are greater than -inf."""
+    clean = np.where(np.isnan(a), np.float32(-np.inf), a)
+    order = np.argsort(-clean, axis=1, kind="stable")[:, :k]
+    best = np.take_along_axis(clean, order, axis=1)
+    missing = ((0, 0), (0, k - best.shape[1]))
+    best, order = np.pad(best, missing, constant_values=-np.inf), np.pad(order, missing)
+    return best, np.where(np.isneginf(best), -1, order)
+
+
+LIST_CASES = [
+    (1, 2, 64, 24, 48, 4, "a"),
+    (5, 4, 64, 64, 192, 4, "a"),
+    (8, 4, 64, 64, 192, 4, "a"),
+    (8, 2, 64, 64, 64, 4, "where(cols(a) % 3 == 1, a, -inf)"),
+    (10, 8, 128, 32, 96, 4, "a"),
+    (16, 4, 16, 16, 64, 1, "a"),
+    (31, 2, 16, 8, 24, 1, "a[:, 0 : 8]"),
+    (32, 4, 64, 128, 256, 4, "a"),
+]
+
+
+@pytest.mark.parametrize(("k", "group", "rows", "cols", "total", "warps", "value"), LIST_CASES)
+def test_lists_against_numpy(k: int, group: int, rows: int, cols: int, total: int, warps: int, value: str) -> None:
+    source = LISTS.format(k=k, group=group, rows=rows, cols=cols, total=total, warps=warps, value=value)
+    a = values(rows, total, -np.inf)
+    followed = a if "%" not in value else np.where(np.arange(total) % cols % 3 == 1, a, -np.inf)
+    best, at = best_of(followed, k)
+    arguments = {"x": a, "y": np.zeros((rows, k), np.float32), "z": np.zeros((rows, k), np.int32)}
+    out = run(expand_text(source), arguments).outputs
+    assert np.array_equal(out["y"], best) and np.array_equal(out["z"], at)
+    memory = {n: v.ravel().copy() for n, v in arguments.items()}
+    emulator.run(expand_text(source), memory)
+    assert np.array_equal(memory["y"], best.ravel()) and np.array_equal(memory["z"], at.ravel())

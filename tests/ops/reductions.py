@@ -236,3 +236,57 @@ for _dtype in ("f32", "bf16", "i32"):
         _arg(_dtype, _function, "spread(1)", 1, (1, 96))
 _arg("f32", "argmax", "spread(4)", 1, (1, 256))
 _arg("f32", "argmin", "frag", 4, (128, 64))
+
+
+# ---- lists of the best -----------------------------------------------------------------------------------------------
+
+
+def _best(entries: int, group: int, warps: int, shape: tuple[int, int], tile: int) -> None:
+    rows, cols = shape
+
+    def reference(x: Array) -> dict[str, Array]:
+        """What a sort gives that keeps the order of equals; NaN is no candidate, nor is -inf."""
+        best = np.full((rows, entries), -np.inf, np.float32)
+        at = np.full((rows, entries), -1, np.int32)
+        for r, row in enumerate(x):
+            columns = [c for c in range(cols) if row[c] > -np.inf]
+            for n, c in enumerate(sorted(columns, key=lambda c: -row[c])[:entries]):
+                best[r, n], at[r, n] = row[c], c
+        return {"z": best, "at": at, "narrow": narrowed(best, "bf16")}
+
+    def make(rng: Rng, kind: str) -> dict[str, Array]:
+        x = values(rng, kind, "f32", shape)
+        if kind == "random":
+            x = np.round(x * 4).astype(x.dtype)  # with ties
+            x[0], x[1], x[2] = -np.inf, np.arange(cols), -np.arange(cols)
+            x[3], x[4, cols // 8 :] = 1.0, -np.inf
+        if kind == "nan":
+            x[rows // 2], x[rows // 2 + 1, ::2] = np.nan, np.nan
+        return {"x": x}
+
+    add(
+        Form(
+            f"topk {entries} group({group}) {rows}x{cols} by {tile}",
+            simple(
+                f"x: f32[{rows}, {cols}], out z: f32[{rows}, {entries}], out at: i32[{rows}, {entries}], "
+                f"out narrow: bf16[{rows}, {entries}]",
+                f"a: f32[{rows}, {tile}] frag\nbest: topk[{rows}, {entries}] frag group({group})\n",
+                f"best.clear()\nfor j in range({cols // tile}):\n"
+                f"    a = load(x[rows(a), {tile} * j + cols(a)])\n    best.add(a, {tile} * j)\n"
+                "v, c = best.take()\nstore(z[rows(v), cols(v)], v)\nstore(at[rows(c), cols(c)], c)\n"
+                "store(narrow[rows(v), cols(v)], bf16(v))",
+                warps=warps,
+            ),
+            make,
+            reference,
+            classes=all_classes("f32"),
+        )
+    )
+
+
+_best(1, 2, 4, (64, 256), 64)
+_best(5, 4, 4, (64, 256), 64)
+_best(8, 4, 4, (64, 512), 128)
+_best(10, 2, 1, (16, 96), 24)
+_best(16, 8, 4, (128, 256), 64)
+_best(32, 4, 4, (64, 512), 128)

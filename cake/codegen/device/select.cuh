@@ -78,3 +78,52 @@ __device__ __forceinline__ void keep_lowest_least(T &best, int &column, T other,
         column = at;
     }
 }
+
+// ---- lists: the best K of each row, in descending order over the four lanes that share it, a quarter in each ----
+
+// The last entry of the row's list.
+template <int K>
+__device__ __forceinline__ float last_of(const float *top)
+{
+    constexpr int part = (K + 3) / 4;
+    return K == 1 ? top[0] : __shfl_sync(~0u, top[(K - 1) % part], (K - 1) / part, 4);
+}
+
+// One round: in each of the warp's eight rows the first candidate enters the list, behind its equals; false where no row has one.
+// `a` and `b` are two columns side by side, `at` is the number of the first; a candidate is greater than `least`, the last entry.
+// Rows without a candidate change nothing: what they offer is greater than none of their entries.
+template <int K>
+__device__ __forceinline__ bool enter(float *top, int *column, float &least, int at, float &a, float &b, int lane)
+{
+    constexpr int part = (K + 3) / 4;
+    const bool first = a > least;
+    const uint32_t waiting = __ballot_sync(~0u, first || b > least);
+    if (waiting == 0)
+        return false;
+    const int chosen = __ffs(waiting >> (lane & 28) & 15) - 1 & 3;
+    const float value = __shfl_sync(~0u, first ? a : b, chosen, 4);
+    const int number = __shfl_sync(~0u, first ? at : at + 1, chosen, 4);
+    if ((lane & 3) == chosen) {
+        if (first)
+            a = -infinity;
+        else
+            b = -infinity;
+    }
+    float before = infinity;
+    int before_column = 0;
+    if (K > 1) {
+        before = __shfl_up_sync(~0u, top[part - 1], 1, 4);
+        before_column = __shfl_up_sync(~0u, column[part - 1], 1, 4);
+        if ((lane & 3) == 0)
+            before = infinity;
+    }
+    UNROLLED for (int i = part - 1; i >= 0; --i) {
+        const float above = i > 0 ? top[i - 1] : before;
+        const int above_column = i > 0 ? column[i - 1] : before_column;
+        const bool moves = value > above, enters = value > top[i];
+        top[i] = moves ? above : enters ? value : top[i];
+        column[i] = moves ? above_column : enters ? number : column[i];
+    }
+    least = last_of<K>(top);
+    return true;
+}

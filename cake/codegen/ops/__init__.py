@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cake.codegen.ops import matrix, moves, registers, tma, trackers, wgmma  # noqa: F401  (they register themselves)
+from cake.codegen.ops import lists, matrix, moves, registers, tma, trackers, wgmma  # noqa: F401  (they register themselves)
 from cake.codegen.ops.registry import OPS
 
 __all__ = ["OPS"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cake.machine.meanings.base import Meaning, Unit
 from cake.machine.meanings.bulk import CpAsync, TmaLoad, TmaPrefetch, TmaReduce, TmaStore
-from cake.machine.meanings.compute import ArgReduce, Assign, Reduce, Track
+from cake.machine.meanings.compute import ArgReduce, Assign, Reduce, TopK, Track
 from cake.machine.meanings.matrix import LdMatrix, Mma, StMatrix, Wgmma
 from cake.machine.meanings.moves import Atomic, Draw, Load, LoadScalar, Signal, Store, WaitUntil
 
@@ -13,6 +13,7 @@ MEANINGS: dict[str, type[Meaning]] = {
     "reduce": Reduce,
     "argreduce": ArgReduce,
     "track": Track,
+    "topk": TopK,
     "load": Load,
     "load_scalar": LoadScalar,
     "store": Store,

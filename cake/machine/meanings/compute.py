@@ -1,4 +1,4 @@
-"""Register computation: assign, reduce, argreduce, track."""
+"""Register computation: assign, reduce, argreduce, track, topk."""
 
 from __future__ import annotations
 
@@ -197,3 +197,26 @@ class Track(Meaning):
         better = found > best if self.largest else found < best
         set_tile(inst, self.best, np.where(better, found, best))
         set_tile(inst, self.column, np.where(better, columns + self.start(inst), column))
+
+
+class TopK(Meaning):
+    """Running lists of the best: of what a row's list holds and what its columns hold the greatest, in a stable order, so that
+    of equals those in the list come first and then the lower columns. NaN counts as -inf, which never replaces anything."""
+
+    def __init__(self, op: x.Op, unit: Unit) -> None:
+        super().__init__(op, unit)
+        self.best, self.column = op.reg("best"), op.reg("column")
+        value, first = op.expr("value"), op.expr("first")
+        assert value is not None and first is not None and op.type is not None
+        self.domain = op.type
+        self.value = compile_tile(value, op.type, unit.warps)
+        self.start = compile_tile(first, None, unit.warps)
+
+    def first(self, inst: Instance, step: Step) -> None:
+        value = np.broadcast_to(self.value(inst), self.domain.shape)
+        best, column = inst.tiles[self.best.name], inst.tiles[self.column.name]
+        numbers = np.broadcast_to(np.arange(value.shape[-1]) + self.start(inst), value.shape).astype(column.dtype)
+        candidates = np.concatenate([best, np.where(np.isnan(value), -np.inf, value)], axis=-1)
+        order = np.argsort(-candidates, axis=-1, kind="stable")[..., : best.shape[-1]]
+        set_tile(inst, self.best, np.take_along_axis(candidates, order, axis=-1).astype(best.dtype))
+        set_tile(inst, self.column, np.take_along_axis(np.concatenate([column, numbers], axis=-1), order, axis=-1))

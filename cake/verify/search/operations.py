@@ -52,7 +52,7 @@ def touches_of(walk: Walk, step: Step, node: x.Op) -> None:
         walk.env[node.sym("dst").name] = walk.load_scalar(node)
     if node.op == "wgmma":
         step.width = 4
-    elif node.op in ("ldmatrix", "stmatrix", "mma"):
+    elif node.op in ("ldmatrix", "stmatrix", "mma", "topk"):
         step.width = 1
     if node.executor != "lanes" or step.alone:
         step.width = 0

@@ -37,12 +37,12 @@ def first_holder(tile: TileType, warps: int) -> Array:
 def replicated(tile: TileType) -> bool:
     """Every warp may hold every element: a uniform tile, or one row (one element) that is broadcast."""
     kind = tile.layout.kind
-    return kind == "uniform" or (tile.rows == 1 and (kind in ("frag", "rowwise") or tile.cols == 1))
+    return kind == "uniform" or (tile.rows == 1 and (kind in ("frag", "quad", "rowwise") or tile.cols == 1))
 
 
 def several_lanes(tile: TileType) -> bool:
     """Lanes of one warp hold the same element: a fragment's column of row values, a value for each warp."""
-    return tile.layout.kind == "perwarp" or (tile.layout.kind == "frag" and tile.cols == 1)
+    return tile.layout.kind == "perwarp" or (tile.layout.kind in ("frag", "quad") and tile.cols == 1)
 
 
 @cache
