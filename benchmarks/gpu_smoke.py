@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 import tempfile
 import time
@@ -21,9 +22,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import protocol
+from benchmarks import host_time
+from benchmarks.judging import accuracy, beside_peer, constants_of, error_text, fresh, within_bounds
 from benchmarks.problems import PROBLEMS, Constants, Problem, Shape, poison
 from cake.diagnostics import CakeError
+from cake.evaluate.pairs import PAIRS
+from cake.evaluate.record import environment, write_json
 from cake.runtime import errors as codes
 from cake.runtime import load, watchdog
 
@@ -104,46 +108,11 @@ def build_all(directory: Path, names: list[str]) -> int:
 # ---- in the child ----------------------------------------------------------------------------------------------------
 
 
-def constants_of(directory: str | Path) -> Constants:
-    """The constants a built kernel was expanded with."""
-    constants: Constants = json.loads((Path(directory) / "manifest.json").read_text())["constants"]
-    return constants
-
-
-def _fresh(torch: Any, problem: Problem, shape: Shape, seed: int, constants: Constants) -> list[Any]:
-    generator = torch.Generator(device="cuda")
-    generator.manual_seed(seed)
-    return problem.arguments(torch, shape, generator, constants)
-
-
-def _error(torch: Any, problem: Problem, tensors: list[Any], constants: Constants) -> dict[str, Any]:
-    """How far the outputs are from the float64 reference. ``worst``: the largest error over the bound; at most 1 is
-    right."""
-    out: dict[str, Any] = {"relative": 0.0, "worst": 0.0, "not_finite": 0}
-    references = problem.reference(torch, tensors, constants)
-    for index, (expected, bound) in zip(problem.outputs(constants), references, strict=True):
-        actual = problem.measure(torch, tensors, tensors[index]) if problem.measure else tensors[index].double()
-        difference = torch.where(bound.isinf(), 0.0, (actual - expected).abs())
-        expected = torch.where(bound.isinf(), 0.0, expected)
-        bad = ~torch.isfinite(actual) & ~bound.isinf()
-        out["not_finite"] += int(bad.sum())
-        over = torch.where(bad, torch.inf, difference / bound)
-        at = int(over.argmax())
-        if float(over.flatten()[at]) >= out["worst"]:
-            out["worst"] = float(over.flatten()[at])
-            place = torch.unravel_index(torch.tensor(at), over.shape)
-            out["worst_at"] = [int(i) for i in place]
-            out["worst_got"], out["worst_expected"] = float(actual.flatten()[at]), float(expected.flatten()[at])
-        norm = float(difference.square().sum().sqrt() / expected.square().sum().sqrt())
-        out["relative"] = max(out["relative"], norm) if norm == norm else norm
-    return out
-
-
 def _check_one(torch: Any, kernel: Any, problem: Problem, shape: Shape, constants: Constants) -> dict[str, Any]:
     """Poisoned outputs, fresh inputs twice, inputs unchanged, both runs of the same inputs bit for bit alike."""
     record: dict[str, Any] = {"shape": shape}
     for seed in (1, 2):
-        tensors = _fresh(torch, problem, shape, seed, constants)
+        tensors = fresh(torch, problem, shape, seed, constants)
         outputs = problem.outputs(constants)
         kept = [
             t for i, t in enumerate(tensors) if i not in (*outputs, *problem.scratch) and isinstance(t, torch.Tensor)
@@ -151,7 +120,7 @@ def _check_one(torch: Any, kernel: Any, problem: Problem, shape: Shape, constant
         before = [t.clone() for t in kept]
         kernel(*tensors)
         torch.cuda.synchronize()
-        record |= _error(torch, problem, tensors, constants)
+        record |= within_bounds(torch, problem, tensors, constants)
         after = kept
         record["inputs_kept"] = all(torch.equal(x, y) for x, y in zip(before, after, strict=True))
         first = [tensors[i].clone() for i in outputs]
@@ -190,16 +159,9 @@ def time_shapes(directory: str, problem_name: str, shapes: list[Shape], pairs: i
     kernel = load(directory)
     problem, constants = PROBLEMS[problem_name], constants_of(directory)
     for shape in shapes:
-        ours = _fresh(torch, problem, tuple(shape), 3, constants)
-        peer = [t.clone() if i in problem.outputs(constants) else t for i, t in enumerate(ours)]
-        result = protocol.compare(
-            torch,
-            lambda ours=ours: kernel(*ours),  # type: ignore[misc]
-            problem.peer(torch, peer, constants),
-            pairs=pairs,
-        )
-        # Right after timing, too, where the reference fits.
-        again = _error(torch, problem, ours, constants) if problem.work(tuple(shape), constants) < 2e11 else None
+        ours = fresh(torch, problem, tuple(shape), 3, constants)
+        result, peer = beside_peer(torch, problem, kernel, ours, constants, pairs)
+        again, errors = accuracy(torch, problem, ours, peer, constants)  # of what the timed calls left
         work = problem.work(tuple(shape), constants)
         record = {
             "shape": shape,
@@ -209,6 +171,7 @@ def time_shapes(directory: str, problem_name: str, shapes: list[Shape], pairs: i
             "peer": problem.peer_name,
             "significant": result.significant,
             "recheck": again,
+            "errors": errors,
             **asdict(result),
         }
         with open(progress, "a", encoding="utf-8") as f:
@@ -221,15 +184,17 @@ def host_times(directory: str, problem_name: str) -> dict[str, float]:
 
     kernel = load(directory)
     problem, constants = PROBLEMS[problem_name], constants_of(directory)
-    sets = [_fresh(torch, problem, problem.checked(constants)[0], seed, constants) for seed in range(4)]
+    sets = [fresh(torch, problem, problem.checked(constants)[0], seed, constants) for seed in range(4)]
     peer = problem.peer(torch, sets[0], constants)
     once = sets[0]
     turn = iter(range(1 << 60))
-    return {
-        "call_us": protocol.host_time(lambda: kernel(*once), torch.cuda.synchronize),
-        "four_sets_us": protocol.host_time(lambda: kernel(*sets[next(turn) & 3]), torch.cuda.synchronize),
-        "peer_us": protocol.host_time(peer, torch.cuda.synchronize),
+    functions = {
+        "call_us": lambda: kernel(*once),
+        "four_sets_us": lambda: kernel(*sets[next(turn) & 3]),
+        "peer_us": peer,
     }
+    samples = host_time.measure(functions, torch.cuda.synchronize)
+    return {name: statistics.median(values) for name, values in samples.items()}
 
 
 # ---- in the parent ---------------------------------------------------------------------------------------------------
@@ -276,7 +241,7 @@ def run_all(artifacts: Path, out: Path, names: list[str], pairs: int, timing: bo
     """Check and time every artifact; the number of kernels that are wrong."""
     import torch
 
-    results: dict[str, Any] = {"environment": protocol.environment(torch), "kernels": {}}
+    results: dict[str, Any] = {"environment": environment(torch), "kernels": {}}
     wrong = 0
     for directory in sorted(p.parent for p in artifacts.glob("*/manifest.json")):
         if names and directory.name not in names:
@@ -306,8 +271,8 @@ def run_all(artifacts: Path, out: Path, names: list[str], pairs: int, timing: bo
             _table(entry)
         entry["seconds"] = time.time() - begin
         results["kernels"][directory.name] = entry
-        protocol.write_json(out / "gpu_smoke.json", results)
-    protocol.write_json(out / "gpu_smoke.json", results)
+        write_json(out / "gpu_smoke.json", results)
+    write_json(out / "gpu_smoke.json", results)
     return wrong
 
 
@@ -350,6 +315,7 @@ def _table(entry: dict[str, Any]) -> None:
             f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]  "
             f"{noise['median']:.3f} [{noise['low']:.3f}, {noise['high']:.3f}]  {t['clocks'].get('sm_mhz')}"
         )
+        print(f"  {'error':>22} {error_text(t['errors'])}")
 
 
 def main() -> int:
@@ -359,7 +325,7 @@ def main() -> int:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--out", type=Path, default=Path("."), help="where gpu_smoke.json goes")
     parser.add_argument("--only", action="append", default=[], help="a kernel by its directory's name (repeatable)")
-    parser.add_argument("--pairs", type=int, default=protocol.PAIRS)
+    parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--no-timing", action="store_true")
     options = parser.parse_args()
     if options.action == "build":

@@ -24,10 +24,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import protocol
 from benchmarks.problems import random_tensor
+from cake.evaluate.intervals import interval
+from cake.evaluate.record import environment, write_json
 from cake.runtime import driver as driver_module
-from cake.runtime import load, watchdog
+from cake.runtime import load_kernel, watchdog
 from cake.runtime.launcher import Call, LoadedKernel
 
 CALLS = 100
@@ -123,7 +124,7 @@ def collect(directory: str, calls: int, rounds: int) -> dict[str, Any]:
         made = [random_tensor(torch, s, generator, torch.bfloat16) for s in ((m, k), (n, k))]
         return [*made, torch.empty(m, n, device="cuda", dtype=torch.bfloat16)]
 
-    kernel = load(directory)
+    kernel = load_kernel(directory)
     sets = [tensors(seed) for seed in range(4)]
     one, turn = sets[0], iter(range(1 << 60))
     for each in sets:
@@ -142,7 +143,7 @@ def collect(directory: str, calls: int, rounds: int) -> dict[str, Any]:
     samples = measure(functions, torch.cuda.synchronize, calls=calls, rounds=rounds)
     return {
         "environment": {
-            **protocol.environment(torch),
+            **environment(torch),
             "cuda_bindings": metadata.version("cuda-bindings"),
             "processor": _processor(),
             "load_average": os.getloadavg(),
@@ -152,9 +153,9 @@ def collect(directory: str, calls: int, rounds: int) -> dict[str, Any]:
         "rounds": rounds,
         "allocated_bytes": torch.cuda.memory_allocated() - before,
         "missing": missing,
-        "microseconds": {name: protocol.interval(values) for name, values in samples.items()},
+        "microseconds": {name: interval(values) for name, values in samples.items()},
         "over_ours": {
-            name: protocol.interval([v / o for v, o in zip(values, samples["ours"], strict=True)])
+            name: interval([v / o for v, o in zip(values, samples["ours"], strict=True)])
             for name, values in samples.items()
         },
         "samples": samples,
@@ -191,7 +192,7 @@ def main() -> int:
         collect, str(given.directory), given.calls, given.rounds, timeout=SECONDS, what="measuring host times"
     )
     print(table(result))
-    protocol.write_json(given.out / "host_time.json", result)
+    write_json(given.out / "host_time.json", result)
     return 0
 
 

@@ -21,10 +21,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import protocol
-from benchmarks.gpu_smoke import _error, _fresh, constants_of
+from benchmarks.judging import accuracy, beside_peer, constants_of, error_text, fresh, peer_arguments
 from benchmarks.problems import PROBLEMS, Constants, Problem, Shape
 from cake.diagnostics import CakeError
+from cake.evaluate.intervals import geometric_mean
+from cake.evaluate.pairs import FLUSH_BYTES, PAIRS, compare, paired, timed
+from cake.evaluate.record import environment, write_json
 from cake.runtime import load, watchdog
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -101,29 +103,25 @@ def tune_shape(problem: Problem, shape: Shape, able: list[tuple[Any, Constants]]
     """Measure every point that takes the shape, and the best against the peer."""
     import torch
 
-    flush = torch.empty(protocol.FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-    ours = _fresh(torch, problem, shape, 3, able[0][1])
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    ours = fresh(torch, problem, shape, 3, able[0][1])
     times = rounds(torch, able, ours, flush)
     medians = [statistics.median(t) for t in times]
     order = sorted(range(len(able)), key=medians.__getitem__)
     constants = able[order[0]][1]
-    peer = [t.clone() if i in problem.outputs(constants) else t for i, t in enumerate(ours)]
-    call = problem.peer(torch, peer, constants)
+    call = problem.peer(torch, peer_arguments(problem, ours, constants), constants)
 
     def ratio(i: int) -> float:
-        a, b = protocol.paired(torch, lambda: able[i][0](*ours), call, pairs=FINAL_PAIRS, flush=flush)
+        a, b = paired(torch, lambda: able[i][0](*ours), call, pairs=FINAL_PAIRS, flush=flush)
         return statistics.median(y / x for x, y in zip(a, b, strict=True))
 
-    def swap() -> None:
-        for i in problem.outputs(constants):
-            ours[i], peer[i] = peer[i], ours[i]
-
     best, constants = able[max(order[:FINALISTS], key=ratio)]
-    result = protocol.compare(torch, lambda: best(*ours), call, pairs=pairs, swap=swap)
+    result, peer = beside_peer(torch, problem, best, ours, constants, pairs)
+    again, errors = accuracy(torch, problem, ours, peer, constants)  # of what the timed calls left
     rival = None
     if problem.rival is not None:
         other = problem.rival(torch, peer, constants)
-        rival = asdict(protocol.compare(torch, lambda: best(*ours), other, pairs=pairs))
+        rival = asdict(compare(torch, lambda: best(*ours), other, pairs=pairs))
     work = problem.work(shape, constants)
     return {
         "shape": shape,
@@ -133,7 +131,8 @@ def tune_shape(problem: Problem, shape: Shape, able: list[tuple[Any, Constants]]
         "rate": work / result.ours_us.median / 1e6,
         "peer_rate": work / result.peer_us.median / 1e6,
         "peer": problem.peer_name,
-        "recheck": _error(torch, problem, ours, constants) if work < 2e11 else None,
+        "recheck": again,
+        "errors": errors,
         "points": [{"constants": able[i][1], "us": medians[i], "samples": times[i]} for i in order],
         **asdict(result),
     }
@@ -143,7 +142,7 @@ def rounds(torch: Any, able: list[tuple[Any, Constants]], ours: list[Any], flush
     """Each point's times, in microseconds; the first round warms up."""
     times: list[list[float]] = [[] for _ in able]
     for round_ in range(ROUNDS + 1):
-        taken = protocol.timed(torch, [functools.partial(kernel, *ours) for kernel, _ in able], flush)
+        taken = timed(torch, [functools.partial(kernel, *ours) for kernel, _ in able], flush)
         if round_:
             for mine, us in zip(times, taken, strict=True):
                 mine.append(us)
@@ -156,7 +155,7 @@ def run_all(directory: Path, out: Path, names: list[str], pairs: int) -> int:
 
     import torch
 
-    results: dict[str, Any] = {"environment": protocol.environment(torch), "kernels": {}}
+    results: dict[str, Any] = {"environment": environment(torch), "kernels": {}}
     failed = 0
     for name, (_, problem, _fixed) in TUNED.items():
         if (names and name not in names) or not (directory / name).exists():
@@ -171,10 +170,10 @@ def run_all(directory: Path, out: Path, names: list[str], pairs: int) -> int:
                 print(f"{name}: {e}")
             records = [json.loads(line) for line in Path(progress.name).read_text().splitlines()]
         results["kernels"][name] = records
-        protocol.write_json(out / "tune.json", results)
+        write_json(out / "tune.json", results)
         if len(records) > 1:
             cells = [(r["samples"]["ours_us"], r["samples"]["peer_us"]) for r in records]
-            mean = protocol.geometric_mean(cells)
+            mean = geometric_mean(cells)
             print(
                 f"{name}: geometric mean {mean.median:.4f} [{mean.low:.4f}, {mean.high:.4f}] of {len(records)} shapes"
             )
@@ -189,7 +188,8 @@ def run_all(directory: Path, out: Path, names: list[str], pairs: int) -> int:
                     f" torch.compile {r['rival']['ratio']['median']:.3f} [{r['rival']['ratio']['low']:.3f}]"
                     if r["rival"]
                     else ""
-                ),
+                )
+                + f" error: {error_text(r['errors'])}",
                 flush=True,
             )
     return failed
@@ -202,7 +202,7 @@ def main() -> int:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--out", type=Path, default=Path("."), help="where tune.json goes")
     parser.add_argument("--only", action="append", default=[], help="a kernel by name (repeatable)")
-    parser.add_argument("--pairs", type=int, default=protocol.PAIRS)
+    parser.add_argument("--pairs", type=int, default=PAIRS)
     options = parser.parse_args()
     if options.action == "build":
         build_points(options.directory, options.only)

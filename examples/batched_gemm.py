@@ -1,7 +1,8 @@
-"""Inputs and reference of batched_gemm.cake."""
+"""Inputs, reference and peer of batched_gemm.cake."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ml_dtypes
@@ -28,3 +29,18 @@ def reference(arguments: dict[str, Any], dims: dict[str, int], constants: dict[s
 def tolerance(name: str) -> float:
     """Relative to the largest element: one rounding to bf16 (2**-9), and f32 accumulation far below it."""
     return 2**-8
+
+
+def device_reference(arguments: dict[str, Any], dims: dict[str, int], constants: dict[str, Any]) -> Iterator[Any]:
+    """The reference on a device, in float64, one product at a time."""
+    a, b = arguments["a"], arguments["b"]
+    for z in range(dims["Z"]):
+        yield "c", z, a[z].double() @ b[z].double().T
+
+
+def peer(arguments: dict[str, Any], dims: dict[str, int], constants: dict[str, Any]) -> Callable[[], Any]:
+    """cuBLAS, through torch."""
+    import torch
+
+    a, b, c = (arguments[name] for name in ("a", "b", "c"))
+    return lambda: torch.bmm(a, b.transpose(1, 2), out=c)

@@ -5,7 +5,13 @@
 - ``SIZES``: default dims and scalars;
 - ``inputs(dims, constants, rng) -> {name: array or scalar}``;
 - ``reference(inputs, dims, constants) -> {output: array}``, in float64 or float32;
-- ``tolerance(output) -> float``, relative to the largest element of the reference.
+- ``tolerance(output) -> float``, relative to the largest element of the reference;
+
+and for ``cake bench``, with torch tensors on the device in place of arrays:
+
+- ``peer(arguments, dims, constants) -> function``: makes ready what the kernel is compared with (``cake.evaluate.peer``);
+- ``device_reference(inputs, dims, constants)``: pieces ``(output, index, tensor)`` of the reference in float64, one after another,
+  where NumPy takes too long. What no piece covers is not compared.
 
 It is the author's code: what goes wrong in it is a finding (R106) at the line of the module.
 """
@@ -75,8 +81,11 @@ def companion_path(source: Path | None) -> Path | None:
 def load(source: Path | None, kernel: str) -> Companion | None:
     """The companion of a kernel; None where no module lies beside its source."""
     path = companion_path(source)
-    if path is None:
-        return None
+    return None if path is None else load_module(path, kernel)
+
+
+def load_module(path: Path, kernel: str) -> Companion:
+    """The functions of the module at ``path`` that are about one kernel; R106 where it cannot be loaded."""
     spec = importlib.util.spec_from_file_location(f"cake_companion_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

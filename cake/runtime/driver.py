@@ -89,6 +89,11 @@ class Driver:
         name: bytes = self.call("Asking the device's name", "cuDeviceGetName", 256, self._device(ordinal))
         return name.partition(b"\0")[0].decode(errors="replace").strip()
 
+    def pci_bus_id(self, ordinal: int) -> str:
+        """Where the device sits (domain:bus:device.function), by which other tools know it."""
+        place: bytes = self.call("Asking for the device's place", "cuDeviceGetPCIBusId", 32, self._device(ordinal))
+        return place.partition(b"\0")[0].decode(errors="replace")
+
     def attribute(self, ordinal: int, name: str) -> int:
         """One of ``ATTRIBUTES`` of a device."""
         attribute = self._member("CUdevice_attribute", "CU_DEVICE_ATTRIBUTE_", ATTRIBUTES[name])

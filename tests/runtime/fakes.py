@@ -99,6 +99,9 @@ class FakeBindings:
     def cuDeviceGetName(self, size: int, device: Any) -> tuple[Any, ...]:
         return SUCCESS, b"Fake H200".ljust(size, b"\0")
 
+    def cuDeviceGetPCIBusId(self, size: int, device: Any) -> tuple[Any, ...]:
+        return SUCCESS, b"0000:1b:00.0".ljust(size, b"\0")
+
     def cuDeviceGetAttribute(self, attribute: Any, device: Any) -> tuple[Any, ...]:
         a = real.CUdevice_attribute
         table = {
