@@ -10,14 +10,16 @@ const LOG2E = 1.4426950408889634
 kernel softmax(x: bf16[M, N], out y: bf16[M, N]) for sm_90a, sm_80:
     const ROWS: {1, 2, 4} = 2                       # rows a CTA
     const WARPS: {4, 8} = 4                         # warps a row
+    const REGS: {40, 64, 96} = 64                   # registers a thread; fewer let more rows share an SM
 
     where WARPS * ROWS <= 16
+    where REGS * 32 * WARPS >= 2 * COLS             # a row in bf16 and in f32
     where N <= COLS, N % 8 == 0
 
     tiles once:
         g in cdiv(M, ROWS)
 
-    role row[ROWS]: warps WARPS
+    role row[ROWS]: warps WARPS, registers REGS
 
     do row as w:
         v: bf16[1, COLS] spread(8)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cake.ir import expanded as x
 from cake.ir.expr import Apply, Axis, Const, Expr, Sym, is_scalar
 
 
@@ -85,3 +86,13 @@ def multiple(e: Expr, known: Callable[[str], int]) -> int:
             factor = 1
         result = math.gcd(result, c * factor)
     return result
+
+
+def guarded_multiples(kernel: x.Kernel) -> dict[str, int]:
+    """What divides a dim because the host refuses other launches: ``where N % 8 == 0``."""
+    known: dict[str, int] = {}
+    for guard in kernel.guards:
+        match guard.expr:
+            case Apply(op="==", args=(Apply(op="%", args=(Sym(name=name), Const(value=by))), Const(value=0))) if by > 0:
+                known[name] = math.lcm(known.get(name, 1), int(by))
+    return known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cake.codegen.affine import multiple
+from cake.codegen.affine import guarded_multiples, multiple
 from cake.codegen.elementwise import NARROW, UNARY, Expression, Text
 from cake.codegen.errors import unsupported
 from cake.codegen.index import Index
@@ -39,6 +39,7 @@ class KernelContext:
         self.functions: dict[str, str] = {}
         """Device functions generated for the forms that occur, by name."""
         self.constants: dict[str, tuple[str, int]] = {}
+        self.multiples = guarded_multiples(kernel)
         self.hopper = not kernel.target.startswith("sm_8")
 
     def constant(self, name: str, value: int) -> str:
@@ -72,7 +73,7 @@ class RoleContext:
         self._global = {s.name for s in self.kernel.scalars} | {d.name for d in self.kernel.dims}
         self._dims = {d.name for d in self.kernel.dims}
         self._nonnegative: set[str] = set()
-        self._multiple: dict[str, int] = {}
+        self._multiple = dict(unit.multiples)
         self._hoists: dict[tuple[str, str], tuple[str, str]] | None = None
         self._local = self.names
         self.flat = False  # the operation being emitted sets a scalar

@@ -47,6 +47,9 @@ class Scope(Protocol):
     def nonnegative(self, e: Expr) -> bool:
         """True if the value is known to be at least zero."""
 
+    def multiple(self, e: Expr) -> int:
+        """A constant that divides the value (0: always zero)."""
+
     def lane(self, text: str) -> str:
         """Note that a lane-dependent base is used; its C text."""
 
@@ -276,7 +279,8 @@ def _compare(symbol: str) -> Emit:
 
 def _folded(x: Expression, e: Apply, symbol: str) -> str | None:
     """An affine index comparison as ``register constant <symbol> hoisted limit``, so that unrolled code compares with
-    immediates."""
+    immediates. Where the limit is a multiple of a power of two, the constant is rounded down to one: the elements of a
+    vector then share one comparison."""
     if x.site is None or e.args[0].dtype != "i32":
         return None
     left, right = affine(e.args[0]), affine(e.args[1])
@@ -285,7 +289,7 @@ def _folded(x: Expression, e: Apply, symbol: str) -> str | None:
     form = left + right.scale(-1)
     if not form.axes:
         return None
-    reg, limit = Index(), []
+    reg, limit, step = Index(), [], form.const
     for axis, c in form.axes:
         value = x.site.axis(axis)
         if not isinstance(value, AxisValue):
@@ -293,7 +297,9 @@ def _folded(x: Expression, e: Apply, symbol: str) -> str | None:
         reg = reg + value.reg * c
         if value.lane is not None:
             limit.append((Text(x.scope.lane(value.lane), PRODUCT if " " in value.lane else PRIMARY), -c))
+            step = math.gcd(step, c * value.step)
     limit += [(x.value(part), -c) for part, c in form.uniform]
+    step = math.gcd(step, *(c * x.scope.multiple(part) for part, c in form.uniform))
     text = ""
     for part, c in sorted(limit, key=lambda item: item[1] < 0):
         term = part.at(PRODUCT) if abs(c) == 1 else f"{abs(c)} * {part.at(UNARY)}"
@@ -304,7 +310,17 @@ def _folded(x: Expression, e: Apply, symbol: str) -> str | None:
         )
     if form.const or not text:
         text += f" {'-' if form.const > 0 else '+'} {abs(form.const)}" if text else str(-form.const)
-    return f"{reg} {symbol} {x.scope.hoist('int', 'limit', text)}"
+    constant = _rounded_down(reg, step & -step) if symbol in ("<", ">=") else str(reg)
+    return f"{constant} {symbol} {x.scope.hoist('int', 'limit', text)}"
+
+
+def _rounded_down(reg: Index, step: int) -> str:
+    """C text of the largest multiple of ``step``, 0 or a power of two, that is at most ``reg``."""
+    if step < 2:
+        return str(reg)
+    if all(c % step == 0 for _, c in reg.terms):
+        return str(reg - reg.const % step)
+    return f"({reg} & -{step})"
 
 
 for _symbol in ("==", "!=", "<", "<=", ">", ">="):

@@ -9,6 +9,7 @@ from cake.codegen.parameters import Parameter
 from cake.codegen.statements import declare, emit_body
 from cake.codegen.writer import Writer
 from cake.ir import expanded as x
+from cake.ir.targets import TARGETS
 
 _PRELUDE = {
     "cta": "const int cta = {cta};",
@@ -159,7 +160,12 @@ def _kernel(unit: KernelContext, roles: list[tuple[str, Writer]]) -> Writer:
     arguments = ", ".join(
         f"const __grid_constant__ {q.ctype} {q.ident}" if q.kind == "map" else _declaration(q) for q in unit.parameters
     )
-    bounds = f"__launch_bounds__({kernel.threads}, 1)"
+    resident = 1
+    if (
+        kernel.launch_registers
+    ):  # ptxas takes its cap from the launch bounds where they are given, not from --maxrregcount
+        resident = max(1, TARGETS[kernel.target].registers_per_sm // (kernel.threads * kernel.launch_registers))
+    bounds = f"__launch_bounds__({kernel.threads}, {resident})"
     cluster = f" __cluster_dims__({kernel.cluster}, 1, 1)" if kernel.cluster > 1 else ""
     with out.block(f'extern "C" __global__ void {bounds}{cluster} {kernel.name}({arguments})'):
         if kernel.shared_bytes:

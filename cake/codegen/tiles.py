@@ -75,11 +75,12 @@ def word_type(dtype: str, per: int) -> str:
 
 @dataclass(frozen=True)
 class AxisValue:
-    """``lane`` (C text of product precedence, None: zero; differs between threads) + ``reg`` (constant once
-    unrolled)."""
+    """``lane`` (C text of product precedence, None: zero; differs between threads; a multiple of ``step``) + ``reg``
+    (constant once unrolled)."""
 
     lane: str | None
     reg: Index
+    step: int = 1
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ class Site:
             v = m.lin_vector
             if m.count == 1 and m.rows * m.cols == 1:
                 return AxisValue(None, Index())
-            return AxisValue(_times(v, "thread"), self.at.div(v) * (m.threads * v) + self.at.mod(v))
+            return AxisValue(_times(v, "thread"), self.at.div(v) * (m.threads * v) + self.at.mod(v), v)
         if axis == "lin" and kind == "uniform":
             return AxisValue(None, self.at)
         if axis == "lin":
@@ -197,7 +198,7 @@ class Site:
             block, half, group, pair = self._frag()
             if axis == "row":
                 return AxisValue("frag_row", block * (16 * (m.threads // 32)) + half * 8)
-            return AxisValue("lane % 4", Index()) if m.cols == QUAD else AxisValue("frag_col", group * 8 + pair)
+            return AxisValue("lane % 4", Index()) if m.cols == QUAD else AxisValue("frag_col", group * 8 + pair, 2)
         if kind == "quad":
             result, within = self._quad()
             half, block = (result.mod(2), result.div(2)) if m.rows > m.threads // 2 else (result, Index())
@@ -224,14 +225,14 @@ class Site:
         m = self.map
         v, wave = m.layout.vector, m.threads * m.layout.vector
         first = _times(v, "thread")
-        flat = AxisValue(first, self.at.div(v) * wave + self.at.mod(v))
+        flat = AxisValue(first, self.at.div(v) * wave + self.at.mod(v), v)
         if m.rows == 1 or m.cols == 1:
             return flat
         if m.cols % wave == 0:
             within = self.at.mod(m.cols // m.threads)
             if axis == "row":
                 return AxisValue(None, self.at.div(m.cols // m.threads))
-            return AxisValue(first, within.div(v) * wave + within.mod(v))
+            return AxisValue(first, within.div(v) * wave + within.mod(v), v)
         if wave % m.cols == 0:
             if axis == "row":
                 return AxisValue(f"{first} / {m.cols}", self.at.div(v) * (wave // m.cols))

@@ -12,7 +12,15 @@ from cake.expand.constants import Value, bind_constants
 from cake.expand.context import Abort, KernelContext, RoleContext
 from cake.expand.functions import load_rules
 from cake.expand.prune import prune, used_cursors, used_tiles
-from cake.expand.resources import check_named, check_shared, layout_barriers, layout_buffers, registers, threads
+from cake.expand.resources import (
+    budgets_differ,
+    check_named,
+    check_shared,
+    layout_barriers,
+    layout_buffers,
+    registers,
+    threads,
+)
 from cake.expand.statements import instance_symbol, run_block
 from cake.expand.values import Scalar
 from cake.ir import expanded as x
@@ -266,7 +274,7 @@ def expand_role(ctx: KernelContext, do: s.Do, launch: int | None) -> x.Role:
         role.env[do.var] = Scalar(Sym(name=do.var))
     symbol = instance_symbol(role)
     role.facts.declare(symbol, 0, info.instances)
-    if info.registers is not None and launch is not None and info.registers != launch:
+    if info.registers is not None and launch is not None and info.registers != launch and budgets_differ(ctx):
         form = "inc" if info.registers > launch else "dec"
         role.emit(x.SetMaxNReg(form=form, count=info.registers, reason="registers", span=info.span))  # type: ignore[arg-type]
     for name, value, span in ctx.definitions:

@@ -162,15 +162,19 @@ def _part(ctx: Context, kind: TileType, axis: int, sub: s.Sub, span: Span) -> tu
     hi = ex.constant_int(ctx, sub.hi, "a bound of a register slice", low=0) if sub.hi is not None else extent
     if not 0 <= lo < hi <= extent:
         ctx.refuse("T016", f"the slice {lo} : {hi} is not inside 0 : {extent}", sub.span)
-    threads_rows = 16 * (ctx.role.warps if isinstance(ctx, RoleContext) else 1)
-    step = {"frag": (threads_rows, 8), "rowwise": (128, 1), "spread": (1, 0), "quad": (0, 0)}.get(
-        kind.layout.kind, (1, 1)
-    )[axis]
+    warps = ctx.role.warps if isinstance(ctx, RoleContext) else 1
+    round_ = 32 * warps * kind.layout.vector  # elements of a spread tile that all threads hold in one vector each
+    dealt = round_ if round_ and kind.shape[1] % round_ == 0 else 0
+    steps = {"frag": (16 * warps, 8), "rowwise": (128, 1), "spread": (1, dealt), "quad": (0, 0)}
+    step = steps.get(kind.layout.kind, (1, 1))[axis]
     if extent == 1 or (lo, hi) == (0, extent):
         return None
     if step == 0:
         which = ("rows", "columns")[axis]
-        ctx.refuse("T016", f"a {kind.layout} tile is not sliced along its {which}: they are dealt to threads", sub.span)
+        rounds = f", in rounds of {round_} elements" if kind.layout.kind == "spread" else ""
+        ctx.refuse(
+            "T016", f"a {kind.layout} tile is not sliced along its {which}: they are dealt to threads{rounds}", sub.span
+        )
     if lo % step or hi % step:
         ctx.refuse("T016", f"bounds of a {kind.layout} slice along axis {axis} must be multiples of {step}", sub.span)
     return lo, hi

@@ -135,8 +135,11 @@ def threads(ctx: KernelContext) -> int:
 
 
 def registers(ctx: KernelContext, count: int) -> int | None:
-    """Registers a thread has at launch, and the check of the setmaxnreg pool (W702): the pool is launch registers x threads, not
-    the whole file, and an increase past it waits for ever."""
+    """Registers a thread has at launch; None leaves them to ptxas.
+
+    One budget for all roles bounds the launch itself: as many CTAs fit an SM as that budget allows. Different budgets move
+    registers between roles, which needs setmaxnreg and whole warpgroups: its pool is launch registers x threads, not the
+    whole file, and an increase past it waits for ever (W702)."""
     declared = [r for r in ctx.roles.values() if r.registers is not None]
     launch = min(65536 // count // 8 * 8, ctx.target.registers_per_thread // 8 * 8 + 7)
     if not declared:
@@ -145,18 +148,24 @@ def registers(ctx: KernelContext, count: int) -> int | None:
         missing = next(r for r in ctx.roles.values() if r.registers is None)
         ctx.error("W702", "either every role declares `registers` or none", missing.span)
         return None
-    if "setmaxnreg" not in ctx.target.features:
-        ctx.error("W711", f"register budgets need setmaxnreg, which {ctx.target.name} lacks", declared[0].span)
+    uniform = not budgets_differ(ctx)
+    if not uniform and "setmaxnreg" not in ctx.target.features:
+        ctx.error(
+            "W711",
+            f"different register budgets need setmaxnreg, which {ctx.target.name} lacks",
+            declared[0].span,
+            help="give every role the same budget, which caps the registers at launch",
+        )
     launch = min(launch, 248)
     need = 0
     for r in declared:
         assert r.registers is not None
         if r.registers % 8 or not 24 <= r.registers <= 256:
             ctx.error("W702", f"`registers {r.registers}`: setmaxnreg takes 24 to 256 in steps of 8", r.span)
-        if r.warps * r.instances % 4 or r.first_warp % 4 or r.warps % 4:
+        if not uniform and (r.warps * r.instances % 4 or r.first_warp % 4 or r.warps % 4):
             ctx.error(
                 "C602",
-                f"role `{r.name}` has a register budget, which needs whole warpgroups: its warps must be a multiple of 4",
+                f"role `{r.name}` has a register budget of its own, which needs whole warpgroups: its warps must be a multiple of 4",
                 r.span,
             )
         need += r.registers * 32 * r.warps * r.instances
@@ -170,7 +179,15 @@ def registers(ctx: KernelContext, count: int) -> int | None:
             facts=tuple(lines),
             help="lower a budget; an increase past the pool waits for ever",
         )
+    if uniform and declared[0].registers:
+        resident = max(1, 65536 // (declared[0].registers * count))
+        return min(launch, 65536 // (count * resident) // 8 * 8)  # as many as still fit that many CTAs
     return launch
+
+
+def budgets_differ(ctx: KernelContext) -> bool:
+    """True if roles exchange registers (setmaxnreg)."""
+    return len({r.registers for r in ctx.roles.values()}) > 1
 
 
 def check_named(ctx: KernelContext, count: int) -> list[x.NamedBarrier]:

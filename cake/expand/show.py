@@ -127,8 +127,10 @@ def _warps(page: _Page, k: x.Kernel) -> None:
 def _pool(k: x.Kernel) -> str:
     target = TARGETS.get(k.target)
     total = target.registers_per_sm if target else 65536
-    text = f"floor8({total} / {k.threads}), at most 255"
     asked = [r for r in k.roles if r.registers is not None]
+    if asked and len({r.registers for r in asked}) == 1:
+        return f"every role asks for {asked[0].registers}; {total // (k.threads * (k.launch_registers or 1))} CTAs fit an SM"
+    text = f"floor8({total} / {k.threads}), at most 255"
     if asked:
         need = sum(r.registers * r.threads * r.instances for r in asked if r.registers is not None)
         text += f"; roles take {need} of {k.launch_registers * k.threads if k.launch_registers else 0}"

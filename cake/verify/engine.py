@@ -17,7 +17,7 @@ from cake.machine.order.reader import Order
 from cake.machine.run import run
 from cake.verify import grid, report
 from cake.verify.closure import Closed, explore
-from cake.verify.launches import Family, Launch, ranges
+from cake.verify.launches import CTAS, Family, Launch, ranges
 from cake.verify.outputs import Coverage, coverage
 from cake.verify.schedules import SEEDS, UNDECIDED, failure
 from cake.verify.skeleton import Plan, Unfit, plan
@@ -52,7 +52,7 @@ def verify(
     effort: Effort = "full",
     budget: Budget | None = None,
     launches: list[dict[str, Any]] | None = None,
-    ctas: int = 2,
+    ctas: int = CTAS,
 ) -> Verdict:
     """Decide whether ``kernel`` is safe. ``launches``: arguments to run instead of the family that is derived."""
     return _Verifier(kernel, budget or BUDGETS[effort], launches, ctas).decide()

@@ -20,6 +20,7 @@ from cake.ir.dtypes import DTYPES, numpy_dtype
 from cake.ir.evaluate import evaluate
 from cake.ir.expr import Apply, Const, Expr, Sym, symbols, walk
 from cake.machine.elementwise import Array
+from cake.machine.program import statements as walk_statements
 from cake.verify.control import LOAD, leaves, linear, sites
 
 MAX_ELEMENTS = 1 << 22
@@ -27,6 +28,9 @@ MAX_ELEMENTS = 1 << 22
 
 ROW = 64
 """Row lengths that ``Family.whole`` takes are multiples of this: the rows of any type start on 32 bytes, a sector."""
+
+CTAS = 2
+"""CTAs that share the tiles of a launch."""
 
 MAX_TRIPS = 200
 """Trip counts beyond this are not run."""
@@ -76,6 +80,7 @@ class Family:
                 self._scan(e)
         self.free = [d.name for d in kernel.dims if d.name not in self._sums()]
         self.depth = max((r.slots for r in kernel.rings), default=1)
+        self.walk = self._long_walk()
 
     # -- reading the kernel -------------------------------------------------------------------------------------------
 
@@ -120,6 +125,22 @@ class Family:
             if a.form == "element" and a.tensor in self.control and isinstance(a.args[-1], Sym):
                 found[a.args[-1].name] = a.tensor
         return {d: t for d, t in found.items() if t is not None}
+
+    def _long_walk(self) -> int:
+        """Tiles of a CTA after which every instance has met every slot of every ring again; 0 where each walks all tiles.
+
+        Instances that take tiles in turn meet a slot only every few rounds. A ring whose stages do not divide evenly among
+        them fails no earlier than that (P107)."""
+        strides = {
+            int(factor.value)
+            for role in self.kernel.roles
+            for node in walk_statements(role.body)
+            if isinstance(node, x.For) and node.role == "tiles"
+            for factor in walk(node.step)
+            if isinstance(factor, Const) and int(factor.value) > 1
+        }
+        slots = [r.slots for r in self.kernel.rings]
+        return max((math.lcm(s, n) + s + n for s in slots for n in strides), default=0)
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -199,6 +220,9 @@ class Family:
         yield ragged, 2, 0
         yield exact, 1, 1
         yield dict.fromkeys(units, 1), 0, 2
+        tiled = [d for d in units if d not in self.trips and d in symbols(self.kernel.positions)]
+        if self.walk and tiled:
+            yield {**self._tiles(1), tiled[0]: CTAS * self.walk * units[tiled[0]]}, 1, 3
         depth = self.depth + 3
         trips = [d for d in units if d in self.trips] or [d for d, u in units.items() if u > 1]
         counts = [*range(1, depth + 1), *sorted(self._guarded())]

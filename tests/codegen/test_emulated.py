@@ -367,6 +367,45 @@ def test_slices_and_broadcasts() -> None:
     assert (z.reshape(128, 32) == h).all()
 
 
+def test_rounds_of_a_spread_tile() -> None:
+    """Columns of a spread tile in rounds of all its threads: read, written, and stored where they belong."""
+    t, part = tile("f32", 1, 1024, layout=spread(4)), tile("f32", 1, 512, layout=spread(4))
+    body = [
+        assign(reg("v"), cast(COL, "f32")),
+        assign(reg("h"), ap("*", reg("v", cols=(512, 1024)), 2.0)),
+        assign(reg("v", cols=(0, 512)), ap("-", reg("h"), reg("v", cols=(0, 512)))),
+        store(x.Ref(base="y", subs=elems(ROW, COL)), reg("v"), t),
+        store(x.Ref(base="z", subs=elems(ROW, ap("+", COL, 512))), reg("h"), part),
+    ]
+    tensors = (tensor("y", "f32", 1, 1024, out=True), tensor("z", "f32", 1, 1024, out=True))
+    k = kernel("k", body, tensors=tensors, tiles={"v": t, "h": part})
+    y, z = np.zeros(1024, np.float32), np.zeros(1024, np.float32)
+    run(k, {"y": y, "z": z})
+    low, high = np.arange(512), np.arange(512, 1024)
+    assert (y == np.concatenate([2 * high - low, high])).all()
+    assert (z == np.concatenate([0 * low, 2 * high])).all()
+
+
+@pytest.mark.parametrize("symbol", ["<", ">=", "<=", ">", "=="])
+@pytest.mark.parametrize("vector", [1, 4, 8])
+def test_comparison_with_a_multiple(symbol: str, vector: int) -> None:
+    """A mask over a dim that the host holds to multiples of 8 is the same mask, however few comparisons are made."""
+    t = tile("f32", 1, 1024, layout=spread(vector))
+    guard = x.Condition(text="N % 8 == 0", expr=ap("==", ap("%", sym("N"), 8), 0))
+    body = [
+        assign(reg("v"), ap("where", ap(symbol, COL, sym("N")), 1.0, 2.0)),
+        store(x.Ref(base="y", subs=elems(ROW, COL)), reg("v"), t),
+    ]
+    tensors = (tensor("x", "f32", "N"), tensor("y", "f32", 1, 1024, out=True))
+    k = kernel("k", body, tensors=tensors, tiles={"v": t}, guards=(guard,))
+    for n in (8, 504, 1024):
+        y = np.zeros(1024, np.float32)
+        run(k, {"x": np.zeros(n, np.float32), "y": y}, N=n)
+        col = np.arange(1024)
+        truth = {"<": col < n, ">=": col >= n, "<=": col <= n, ">": col > n, "==": col == n}[symbol]
+        assert (y == np.where(truth, 1.0, 2.0)).all()
+
+
 def test_mma() -> None:
     """d += a @ b.T for a 32 x 24 result over 48."""
     a_t, b_t, d_t = tile("bf16", 32, 48), tile("bf16", 32, 48), tile("f32", 32, 24)

@@ -1,7 +1,5 @@
 """What a kernel takes of the hardware: shared memory, registers, threads, barrier ids, and their limits."""
 
-
-
 from __future__ import annotations
 
 import pytest
@@ -38,10 +36,11 @@ CASES = [
     ),
     Case("threads", "W706", ring(roles="role load: warps 4\nrole math[8]: warps 4"), ("1152", "1024")),
     Case(
-        "budget on Ampere",
+        "budgets on Ampere",
         "W711",
-        rows("pass").replace("sm_90a", "sm_80").replace("warps 4", "warps 4, registers 40  # here"),
+        rows("pass", warps="4, registers 40  # here\n    role other: warps 4, registers 48").replace("sm_90a", "sm_80"),
         ("setmaxnreg", "sm_80"),
+        alone=False,
     ),
     Case(
         "budget of a warp",
@@ -72,6 +71,17 @@ def test_launch_registers() -> None:
     forms = {r.name: (r.body[0].form, r.body[0].count) for r in kernel.roles if isinstance(r.body[0], x.SetMaxNReg)}
     assert forms == {"load": ("dec", 40), "math": ("inc", 232)}
     assert expand(ring()).launch_registers is None
+
+
+def test_one_budget_for_all_bounds_the_launch() -> None:
+    """No setmaxnreg, any number of warps, any target: what still lets as many CTAs share an SM."""
+    for warps, budget, launch in ((8, 40, 40), (8, 72, 80), (4, 64, 64), (3, 64, 64), (4, 232, 248)):
+        text = rows("pass").replace("sm_90a", "sm_80").replace("warps 4", f"warps {warps}, registers {budget}")
+        kernel = expand(text)
+        assert kernel.launch_registers == launch
+        assert not any(isinstance(n, x.SetMaxNReg) for r in kernel.roles for n in r.body)
+        resident = 65536 // (32 * warps * budget)
+        assert launch >= budget and 32 * warps * launch * resident <= 65536
 
 
 def test_warps_are_aligned() -> None:
