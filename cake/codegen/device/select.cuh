@@ -93,7 +93,7 @@ __device__ __forceinline__ float last_of(const float *top)
 // `a` and `b` are two columns side by side, `at` is the number of the first; a candidate is greater than `least`, the last entry.
 // Rows without a candidate change nothing: what they offer is greater than none of their entries.
 template <int K>
-__device__ __forceinline__ bool enter(float *top, int *column, float &least, int at, float &a, float &b, int lane)
+__device__ __forceinline__ bool enter_list(float *top, int *column, float &least, int at, float &a, float &b, int lane)
 {
     constexpr int part = (K + 3) / 4;
     const bool first = a > least;

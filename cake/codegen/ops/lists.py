@@ -4,7 +4,7 @@ The list of a row lies in descending order in the registers of the four lanes th
 if it is greater than the list's last entry, which every lane of the row knows, and nearly none is: so the lanes compare
 their columns group by group, by the maximum, and note in the bits of a word which groups hold a candidate. One reduction
 tells the warp which groups to look at; their columns are looked at in order, and the first candidate of each of the warp's
-eight rows enters its list in the same few instructions (``enter`` in ``select.cuh``). No memory is touched, and every
+eight rows enters its list in the same few instructions (``enter_list`` in ``select.cuh``). No memory is touched, and every
 branch is the whole warp's.
 """
 
@@ -77,7 +77,7 @@ def _keep(name: str, entries: int, members: int, group: int) -> str:
     for k in range(0, group, 2):
         at = f"first + {4 * group} * group" + (f" + {4 * k}" if k else "")
         rounds.append(
-            f"        ROLLED while (enter<{entries}>(top, column, least, {at}, {names[k]}, {names[k + 1]}, lane)) {{}}"
+            f"        ROLLED while (enter_list<{entries}>(top, column, least, {at}, {names[k]}, {names[k + 1]}, lane)) {{}}"
         )
     lines = [
         f"// Columns {_register(0)}, 1, 8, 9, … after `first`: those greater than the last of the row's {entries} entries enter.",
