@@ -14,7 +14,7 @@ from cake.facts import Facts, show
 from cake.ir import expanded as x
 from cake.ir import surface as s
 from cake.ir.dtypes import DTYPES
-from cake.ir.expr import Apply, Axis, Const, Expr, Reg, Sym, integer, rewrite
+from cake.ir.expr import Apply, Axis, Const, Expr, Reg, Sym, integer, rewrite, walk
 from cake.ir.layout import Layout, TileType, register_map
 
 ONE = TileType(dtype="f32", shape=(1, 1), layout=Layout(kind="spread", vector=1))
@@ -244,11 +244,12 @@ def flat(ref: Reference) -> Expr:
 
 def vector(ctx: RoleContext, ref: Reference, cond: Expr | None, domain: TileType, span: Span) -> int:
     """Elements a thread moves at once: the layout's run, where consecutive registers are consecutive in memory; the alignment
-    and the uniformity of the predicate over the vector must then be provable (O506)."""
+    and the uniformity of the predicate over the vector must then be provable (O506). Under a predicate from a tile, whose
+    elements differ as they will, each element is moved by itself."""
     run = register_map(domain, ctx.threads).run
     bits = DTYPES[ref.storage.dtype].bits
     run = min(run, 128 // bits)
-    if run <= 1 or not _contiguous(ctx, ref):
+    if run <= 1 or not _contiguous(ctx, ref) or (cond is not None and _by_tile(ctx, cond)):
         return 1
     start = Apply(op="*", args=(Sym(name="%vec"), integer(run)), dtype="i32")
     facts = element_facts(ctx, domain, None)
@@ -280,6 +281,12 @@ def vector(ctx: RoleContext, ref: Reference, cond: Expr | None, domain: TileType
     return run
 
 
+def _by_tile(ctx: RoleContext, cond: Expr) -> bool:
+    """The predicate has an element of a register tile for each column."""
+    tiles = [n for n in walk(cond) if isinstance(n, Reg)]
+    return any((n.cols[1] - n.cols[0] if n.cols is not None else ctx.tiles[n.name].cols) > 1 for n in tiles)
+
+
 def _contiguous(ctx: RoleContext, ref: Reference) -> bool:
     def uses_col(sub: x.Sub) -> bool:
         return isinstance(sub, x.Elem) and _has_axis(sub.index, ("col", "lin"))
@@ -296,8 +303,6 @@ def _contiguous(ctx: RoleContext, ref: Reference) -> bool:
 
 
 def _has_axis(e: Expr, axes: tuple[str, ...]) -> bool:
-    from cake.ir.expr import walk
-
     return any(isinstance(n, Axis) and n.axis in axes for n in walk(e))
 
 
