@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +17,12 @@ from cake.machine.assumptions import check_assumptions
 from cake.machine.elementwise import Array
 from cake.machine.events import Observer
 from cake.machine.executor import Executor
-from cake.machine.program import compile_kernel, needed_tiles
+from cake.machine.program import RoleProgram, compile_kernel, needed_tiles
 from cake.machine.registers import poison
 from cake.machine.schedule import scheduler
+
+Programs = tuple[RoleProgram, dict[str, RoleProgram]]
+"""The compiled entry and roles."""
 
 SMS = 132
 """What ``%sms`` is in a simulation: the SMs of an H200. Persistent kernels run fewer clusters than that (``ctas``)."""
@@ -80,6 +83,7 @@ def run(
     max_steps: int | None = None,
     values: bool = True,
     open_flags: bool = False,
+    prepare: Callable[[Programs], None] | None = None,
 ) -> RunResult:
     """Execute ``kernel`` on arrays (bf16 and 8-bit floats are ml_dtypes arrays) and scalars.
 
@@ -87,7 +91,7 @@ def run(
     ``ctas`` is the number of clusters simulated: a persistent kernel runs on that many, so that each meets several
     tiles; one with a cluster for each tile runs them in batches of that many. ``values`` False leaves out what neither
     control nor addresses depend on: the same events, and outputs that mean nothing. ``open_flags`` lets every `wait_until` pass
-    at once. Raises CakeError for arguments
+    at once; ``prepare`` may change the compiled programs before they run. Raises CakeError for arguments
     that do not fit and for whatever the machine finds: a deadlock (P101), an excess arrival (P103), an access outside
     (O503) and the like.
     """
@@ -100,7 +104,7 @@ def run(
         findings = Findings()
         check_assumptions(kernel, arrays, env, findings)
         findings.raise_errors()
-        _run(kernel, memory, env, result, seed, max(1, ctas), observer, max_steps, values, open_flags)
+        _run(kernel, memory, env, result, seed, max(1, ctas), observer, max_steps, values, open_flags, prepare)
     return result
 
 
@@ -115,10 +119,13 @@ def _run(
     max_steps: int | None,
     computed: bool,
     open_flags: bool,
+    prepare: Callable[[Programs], None] | None,
 ) -> None:
     needed = None if computed else needed_tiles(kernel)
     computed = needed is None
     programs = compile_kernel(kernel, needed)
+    if prepare is not None:
+        prepare(programs)
     env = {**values, "%sms": SMS, "%resident": 1, "%clusters": SMS // kernel.cluster}
     grid = int(evaluate(kernel.grid, env))
     if kernel.schedule == "persistent":

@@ -19,6 +19,7 @@ from cake.verify import grid, report
 from cake.verify.closure import Closed, explore
 from cake.verify.launches import CTAS, Family, Launch, ranges
 from cake.verify.outputs import Coverage, coverage
+from cake.verify.padding import concerned, padding
 from cake.verify.schedules import SEEDS, UNDECIDED, failure
 from cake.verify.skeleton import Plan, Unfit, plan
 from cake.verify.statics import outside
@@ -85,6 +86,9 @@ class _Verifier:
                 return self._failed()
             if not self.done:
                 self.unknown.append(_no_launch(self.kernel))
+            self._pad()
+            if self.findings:
+                return self._failed()
             claim = None if self.unknown else self._close()
             if self.findings:
                 return self._failed()
@@ -153,6 +157,18 @@ class _Verifier:
         if found:
             self.findings += [_at(d, launch) for d in report.choose(found)]
             self._demonstrate(launch)
+
+    def _pad(self) -> None:
+        """N802, on a launch that has been found in order."""
+        if not concerned(self.kernel):
+            return
+        deadline = time.process_time() + self.budget.launches
+        for launch in self.done[:4]:
+            ctas = grid.clusters(self.kernel, 0) if self.flags else self.ctas
+            found = padding(self.kernel, launch.arguments, set(launch.data), ctas=ctas, max_steps=LAUNCH_STEPS)
+            self.findings += [_at(d, launch) for d in report.choose(found)]
+            if self.findings or time.process_time() > deadline:
+                return
 
     def _why(self, found: Sequence[Diagnostic], launch: Launch, ctas: int) -> list[Diagnostic]:
         """A launch that is stuck at words of global memory: what the waits lack is the cause, the deadlock its witness."""

@@ -84,8 +84,25 @@ def candidates(text: str, file: str, d: Diagnostic) -> Iterator[Fix]:
             yield source.before(later, "wgmma.wait(keep=0)", "wait for the group before its registers are used")
     elif d.code == "D202" and earlier is not None:
         yield from _release(source, lines, earlier)
+    elif d.code == "N802":
+        yield from _neutral(source, lines, d)
     elif d.code in ("M401", "M403", "M407"):
         yield from _between_ctas(source, lines, d)
+
+
+def _neutral(source: _Source, lines: list[str], d: Diagnostic) -> Iterator[Fix]:
+    """Another value for what a load leaves out."""
+    for value in (*re.findall(r"`other=(\S+)` at the load", d.help or ""), "-inf"):
+        for number, line in enumerate(lines, 1):
+            code = line.split("#")[0]
+            given = re.search(r", other=[^,)]+", code)
+            message = f"let the load give {value} for what it leaves out"
+            if "load(" not in code or "where=" not in code:
+                continue
+            if given is not None:
+                yield source.replace(number, given.start(), given.group(0), f", other={value}", message)
+            else:
+                yield source.insert(number, code.rindex(")"), f", other={value}", message)
 
 
 def _between_ctas(source: _Source, lines: list[str], d: Diagnostic) -> Iterator[Fix]:

@@ -63,6 +63,7 @@ CONTRACTS = {
     "W702": "registers of all roles fit the pool",
     "W703": "setmaxnreg gives back or takes as it says",
     "W710": "counts and bytes stay in the range of an mbarrier",
+    "N802": "what lies past the data, or was left out by a load, changes no result",
     "N803": "integers fit their type",
 }
 

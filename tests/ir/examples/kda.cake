@@ -14,6 +14,7 @@ kernel kda_recur(u: bf16[T, H, DV], w: bf16[T, H, DK], qg: bf16[T, H, DK], kd: b
     const STAGES: {2, 3} = 2
 
     assume increasing(cu), cu[0] == 0, cu[B] == T
+    assume finite(attn), finite(kd)                 # 0 times what lies past a sequence is 0
 
     tiles once:
         b in B
