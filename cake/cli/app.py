@@ -159,6 +159,62 @@ def run(
 
 
 @app.command()
+def bench(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE|DIR", help="A source, an expanded kernel (.json), or an artifact.")
+    ],
+    settings: Sets = None,
+    peer: Annotated[
+        str | None,
+        typer.Option("--peer", metavar="MODULE:NAME", help="What to compare with (default: the module's peer)."),
+    ] = None,
+    const: Annotated[
+        list[str] | None, typer.Option("--const", metavar="NAME=VALUE", help="A constant, from its set (repeatable).")
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option("--shape", metavar="M=..,N=..", help="Dims and scalars of one shape (repeatable)."),
+    ] = None,
+    pairs: Annotated[int, typer.Option("--pairs", min=30, help="Pairs of calls that are timed.")] = 30,
+    goal: Annotated[
+        float | None, typer.Option("--goal", help="Exit 1 unless the interval's lower end is above it.")
+    ] = None,
+    module: Annotated[
+        str | None, typer.Option("--module", metavar="FILE.py", help="Instead of the module beside the source.")
+    ] = None,
+    kernel: Kernel = None,
+    target: Target = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the inputs.")] = 0,
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds that one shape may take.")] = 300.0,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="FILE.json", help="Where the result goes, with samples.")
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Measure a kernel beside a peer on the first GPU: errors against float64, paired times from a cold L2."""
+    from cake.cli.bench import Bench, execute
+
+    asked = Bench(
+        file,
+        tuple(settings or ()),
+        tuple(const or ()),
+        tuple(shape or ()),
+        peer=peer,
+        module=module,
+        kernel=kernel,
+        target=target,
+        pairs=pairs,
+        seed=seed,
+        goal=goal,
+        timeout=timeout,
+        out=out,
+    )
+    found, result, text = execute(asked)
+    _end(found, result, as_json=as_json, text=text)
+
+
+@app.command()
 def explain(
     code: Annotated[str | None, typer.Argument(metavar="[CODE]", help="A code, such as S101.")] = None,
     as_json: Json = False,

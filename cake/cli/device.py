@@ -33,27 +33,33 @@ class Resident:
 
 def launch(kernel: x.Kernel | Sequence, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The outputs of one launch. Outputs that are only written start with the pattern that nothing writes."""
-    from cake.codegen.build import build, write
-    from cake.codegen.sequences import SequenceArtifact, build_sequence, write_sequence
     from cake.machine.registers import poison
     from cake.runtime import driver, watchdog
 
     driver.driver()  # no driver or no device is said before anything is compiled
-    with working(f"compiling {kernel.name}"):
-        artifact = build_sequence(kernel) if isinstance(kernel, Sequence) else build(kernel)
     given = dict(arguments)
     for t in kernel.tensors:
         if t.direction == "out":
             given[t.name] = poison(t.dtype, given[t.name].shape)
     outputs = [t.name for t in kernel.tensors if t.direction != "in"]
-    with TemporaryDirectory(prefix="cake-") as place, working(f"running {kernel.name}"):
-        if isinstance(artifact, SequenceArtifact):
-            write_sequence(artifact, place)
-        else:
-            write(artifact, place)
-        what = f"running {kernel.name}"
-        result: dict[str, Any] = watchdog.run(_child, Path(place), given, outputs, timeout=TIMEOUT, what=what)
+    what = f"running {kernel.name}"
+    with TemporaryDirectory(prefix="cake-") as place:
+        build_into(kernel, Path(place))
+        with working(what):
+            result: dict[str, Any] = watchdog.run(_child, Path(place), given, outputs, timeout=TIMEOUT, what=what)
     return result
+
+
+def build_into(kernel: x.Kernel | Sequence, directory: Path) -> None:
+    """Compile a kernel or a sequence into the directory of an artifact that can be loaded."""
+    from cake.codegen.build import build, write
+    from cake.codegen.sequences import build_sequence, write_sequence
+
+    with working(f"compiling {kernel.name}"):
+        if isinstance(kernel, Sequence):
+            write_sequence(build_sequence(kernel), directory)
+        else:
+            write(build(kernel), directory)
 
 
 def _child(place: Path, arguments: Mapping[str, Any], outputs: list[str]) -> dict[str, Any]:

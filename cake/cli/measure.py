@@ -37,13 +37,18 @@ class Order:
 
 
 def measure(order: Order) -> dict[str, Any]:
-    """The record of one shape (``cake.evaluate.case.run``) and the ``environment``, as JSON has them."""
+    """The record of one shape (``cake.evaluate.case.run``), the ``environment`` and what was ``built``, as JSON has them."""
     torch = torch_with_cuda()
     loaded = load(order.directory)
     kernel = loaded.sequence if isinstance(loaded, LoadedSequence) else loaded.kernel
     companion = load_module(Path(order.module), kernel.name) if order.module else None
     made = case_of(torch, kernel, companion, order, functools.partial(bind, loaded), "cuda:0")
-    return plain({**case.run(torch, made), "environment": environment(torch)})  # type: ignore[no-any-return]
+    artifacts = loaded.artifact.artifacts if isinstance(loaded, LoadedSequence) else (loaded.artifact,)
+    built = [
+        {"kernel": a.kernel.name, "kernel_sha256": a.kernel_hash, "compiler": a.compiler_version} for a in artifacts
+    ]
+    record: dict[str, Any] = plain({**case.run(torch, made), "environment": environment(torch), "built": built})
+    return record
 
 
 def torch_with_cuda() -> Any:

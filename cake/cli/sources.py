@@ -121,7 +121,7 @@ def expand(
 
     if source.expanded:
         found = parse_expanded(source)
-        _fixed(found, kernel, constants, target)
+        settled(found, kernel, constants, target)
         return found, None
     parsed = parse_surface(source)
     result, diagnostics = expand_kernel(parsed, select_kernel(parsed, kernel), constants, target)
@@ -146,7 +146,7 @@ def expand_any(
     return expand(source, kernel, constants, target)[0]
 
 
-def _fixed(found: x.Kernel, kernel: str | None, constants: Mapping[str, Value], target: str | None) -> None:
+def settled(found: x.Kernel | Sequence, kernel: str | None, constants: Mapping[str, Value], target: str | None) -> None:
     """An expanded kernel has made its choices: asking for another is refused."""
     if kernel is not None and kernel != found.name:
         raise error("T001", f"there is no kernel `{kernel}` in the file", f"it has {found.name}")

@@ -49,7 +49,7 @@ class Output:
 def execute(trial: Trial) -> tuple[list[Diagnostic], dict[str, Any], str]:
     """Run it: findings, the JSON result, and the text of the summary."""
     source = sources.read(trial.file)
-    constants = take(trial.settings, _constants(source, trial.kernel))
+    constants = take(trial.settings, declared_constants(source, trial.kernel))
     kernel = sources.expand_any(source, trial.kernel, constants, None)
     companion = load(source.path, kernel.name)
     if trial.check and (companion is None or companion.find("reference") is None):
@@ -59,7 +59,7 @@ def execute(trial: Trial) -> tuple[list[Diagnostic], dict[str, Any], str]:
             f"{where} `reference`, so there is nothing to check {kernel.name} against",
             "write one, or leave out --check",
         )
-    dims, scalars = _launch(kernel, companion, {n: v for n, v in trial.settings.items() if n not in constants})
+    dims, scalars = launch_values(kernel, companion, {n: v for n, v in trial.settings.items() if n not in constants})
     arguments = prepare(kernel, companion, dims, scalars, trial.seed)
     start = time.perf_counter()
     if trial.device == "gpu":
@@ -76,7 +76,7 @@ def execute(trial: Trial) -> tuple[list[Diagnostic], dict[str, Any], str]:
     return found, result, _summary(result)
 
 
-def _constants(source: sources.Source, name: str | None) -> list[str]:
+def declared_constants(source: sources.Source, name: str | None) -> list[str]:
     """Names of the constants that the kernel declares."""
     if source.expanded:
         return list(sources.parse_expanded(source).constants)
@@ -91,7 +91,7 @@ def _constants(source: sources.Source, name: str | None) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def _launch(
+def launch_values(
     kernel: x.Kernel | Sequence, companion: Companion | None, settings: Settings
 ) -> tuple[dict[str, int], dict[str, Value]]:
     """Dims and scalars: those set, and the module's sizes for the rest. R103 names the dims that are missing."""
