@@ -36,52 +36,52 @@ TIME_SECONDS = 240.0
 FAILURES = 4  # shapes of one kernel that may fail before the rest are left out
 
 
-def sources() -> dict[str, Any]:
-    """The kernels that ``build`` builds, by directory name: the examples at the points worth measuring."""
+# Which example and kernel, at which constants, by the directory's name.
+POINTS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
+    "gemm": ("gemm", None, {}),
+    "gemm-128": ("gemm", None, {"BN": 128, "STAGES": 6}),
+    "gemm-192": ("gemm", None, {"BN": 192}),
+    "gemm-cluster": ("gemm_cluster", None, {}),
+    "gemm-cluster-1": ("gemm_cluster", None, {"CLUSTER": 1}),
+    "gemm-cluster-4": ("gemm_cluster", None, {"CLUSTER": 4}),
+    "gemm-cluster-128": ("gemm_cluster", None, {"BN": 128, "STAGES": 6}),
+    "gemm-bias-gelu": ("gemm_bias_gelu", None, {}),
+    "gemm-bias-gelu-192": ("gemm_bias_gelu", None, {"BN": 192}),
+    "batched-gemm": ("batched_gemm", None, {}),
+    "batched-gemm-256": ("batched_gemm", None, {"BN": 256, "STAGES": 4}),
+    "softmax": ("softmax", "softmax", {}),
+    "softmax-8192": ("softmax", "softmax", {"COLS": 8192, "ROWS": 1, "WARPS": 8}),
+    "softmax_long": ("softmax", "softmax_long", {}),
+    "rmsnorm": ("rmsnorm", None, {}),
+    "rmsnorm-8192": ("rmsnorm", None, {"COLS": 8192, "ROWS": 1}),
+    "rmsnorm-16384": ("rmsnorm", None, {"COLS": 16384, "ROWS": 1, "WARPS": 8}),
+    "layernorm": ("layernorm", None, {}),
+    "layernorm-8192": ("layernorm", None, {"COLS": 8192, "ROWS": 1, "WARPS": 8}),
+    "attention": ("attention", None, {"CAUSAL": False}),
+    "attention-causal": ("attention", None, {}),
+    "attention-64": ("attention", None, {"D": 64, "LSE": True}),
+    "gemm_pingpong": ("gemm_pingpong", None, {}),
+    "gemm_pingpong-192": ("gemm_pingpong", None, {"BN": 192, "STAGES": 4}),
+    "gemm_pingpong-split": ("gemm_pingpong", None, {"SPLIT": 4}),
+    "gemm_pingpong-64": ("gemm_pingpong", None, {"BM": 64, "BN": 256, "STAGES": 4}),
+    "kmeans": ("kmeans", "assign", {}),
+    "kmeans-64": ("kmeans", "assign", {"D": 64}),
+    "kmeans-256": ("kmeans", "assign", {"D": 256, "BN": 64, "POINTS": 1}),
+    "kmeans-norms": ("kmeans", "half_norms", {}),
+}
+DYNAMIC = "attention-dynamic"
+
+
+def expanded(name: str) -> Any:
+    """The kernel that ``build`` builds under this name."""
     from cake.compiler import expand_file, expand_text
 
     examples = Path(__file__).resolve().parent.parent / "examples"
-    points: dict[str, tuple[str, str | None, dict[str, Any]]] = {
-        "gemm": ("gemm", None, {}),
-        "gemm-128": ("gemm", None, {"BN": 128, "STAGES": 6}),
-        "gemm-192": ("gemm", None, {"BN": 192}),
-        "gemm-cluster": ("gemm_cluster", None, {}),
-        "gemm-cluster-1": ("gemm_cluster", None, {"CLUSTER": 1}),
-        "gemm-cluster-4": ("gemm_cluster", None, {"CLUSTER": 4}),
-        "gemm-cluster-128": ("gemm_cluster", None, {"BN": 128, "STAGES": 6}),
-        "gemm-bias-gelu": ("gemm_bias_gelu", None, {}),
-        "gemm-bias-gelu-192": ("gemm_bias_gelu", None, {"BN": 192}),
-        "batched-gemm": ("batched_gemm", None, {}),
-        "batched-gemm-256": ("batched_gemm", None, {"BN": 256, "STAGES": 4}),
-        "softmax": ("softmax", "softmax", {}),
-        "softmax-8192": ("softmax", "softmax", {"COLS": 8192, "ROWS": 1}),
-        "softmax_long": ("softmax", "softmax_long", {}),
-        "rmsnorm": ("rmsnorm", None, {}),
-        "rmsnorm-8192": ("rmsnorm", None, {"COLS": 8192, "ROWS": 1}),
-        "rmsnorm-16384": ("rmsnorm", None, {"COLS": 16384, "ROWS": 1}),
-        "layernorm": ("layernorm", None, {}),
-        "layernorm-8192": ("layernorm", None, {"COLS": 8192, "ROWS": 1}),
-        "attention": ("attention", None, {"CAUSAL": False}),
-        "attention-causal": ("attention", None, {}),
-        "attention-64": ("attention", None, {"D": 64, "LSE": True}),
-        "gemm_pingpong": ("gemm_pingpong", None, {}),
-        "gemm_pingpong-192": ("gemm_pingpong", None, {"BN": 192, "STAGES": 4}),
-        "gemm_pingpong-split": ("gemm_pingpong", None, {"SPLIT": 4}),
-        "gemm_pingpong-64": ("gemm_pingpong", None, {"BM": 64, "BN": 256, "STAGES": 4}),
-        "kmeans": ("kmeans", "assign", {}),
-        "kmeans-64": ("kmeans", "assign", {"D": 64}),
-        "kmeans-256": ("kmeans", "assign", {"D": 256, "BN": 64, "POINTS": 1}),
-        "kmeans-norms": ("kmeans", "half_norms", {}),
-    }
-    kernels = {
-        name: expand_file(examples / f"{stem}.cake", kernel=kernel, constants=constants)
-        for name, (stem, kernel, constants) in points.items()
-    }
-    # Attention with tiles drawn by its producer, under a name of its own because it takes the counter.
-    text = (examples / "attention.cake").read_text().replace("kernel attention(", "kernel attention_dynamic(")
-    text = text.replace("tiles persistent:", "tiles dynamic(load):")
-    kernels["attention-dynamic"] = expand_text(text, "attention_dynamic.cake")
-    return kernels
+    if name == DYNAMIC:  # tiles drawn by the producer; a name of its own because it takes the counter
+        text = (examples / "attention.cake").read_text().replace("kernel attention(", "kernel attention_dynamic(")
+        return expand_text(text.replace("tiles persistent:", "tiles dynamic(load):"), "attention_dynamic.cake")
+    stem, kernel, constants = POINTS[name]
+    return expand_file(examples / f"{stem}.cake", kernel=kernel, constants=constants)
 
 
 def build_all(directory: Path, names: list[str]) -> int:
@@ -89,11 +89,11 @@ def build_all(directory: Path, names: list[str]) -> int:
     from cake.codegen.build import build, write
 
     failed = 0
-    for name, kernel in sources().items():
+    for name in (*POINTS, DYNAMIC):
         if names and name not in names:
             continue
         try:
-            artifact = build(kernel)
+            artifact = build(expanded(name))
         except CakeError as e:
             failed += 1
             print(f"{name}: not built")

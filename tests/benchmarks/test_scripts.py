@@ -73,3 +73,12 @@ def test_tuning(fake: Torch, monkeypatch: pytest.MonkeyPatch) -> None:
     assert record["constants"] == {"BN": 128} and record["ratio"]["median"] == pytest.approx(1.5)
     assert [p["constants"]["BN"] for p in record["points"]] == [128, 256, 64]
     assert record["recheck"]["worst"] <= 1 and record["errors"][0]["kernel"]["compared"] == 70 * 72
+
+
+def test_every_point_of_the_examples_is_accepted() -> None:
+    """`gpu_smoke.py build` asks for no point that the examples refuse."""
+    for name in (*gpu_smoke.POINTS, gpu_smoke.DYNAMIC):
+        kernel = gpu_smoke.expanded(name)
+        assert kernel.name in PROBLEMS, name
+        chosen = gpu_smoke.POINTS.get(name, ("", None, {}))[2]
+        assert {n: kernel.constants[n] for n in chosen} == chosen
