@@ -54,7 +54,7 @@ POINTS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
     "softmax_long": ("softmax", "softmax_long", {}),
     "rmsnorm": ("rmsnorm", None, {}),
     "rmsnorm-8192": ("rmsnorm", None, {"COLS": 8192, "ROWS": 1}),
-    "rmsnorm-16384": ("rmsnorm", None, {"COLS": 16384, "ROWS": 1, "WARPS": 8}),
+    "rmsnorm-16384": ("rmsnorm", None, {"COLS": 16384, "ROWS": 1, "WARPS": 8, "REGS": 96}),
     "layernorm": ("layernorm", None, {}),
     "layernorm-8192": ("layernorm", None, {"COLS": 8192, "ROWS": 1, "WARPS": 8}),
     "attention": ("attention", None, {"CAUSAL": False}),
