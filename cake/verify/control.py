@@ -34,12 +34,14 @@ class Inner:
 
 @dataclass(frozen=True)
 class Site:
-    """A statement with its place: the role (None: the entry), the enclosing loops and its expressions substituted."""
+    """A statement with its place: the role (None: the entry), the enclosing loops, its expressions substituted and the
+    conditions it is under (False: in the other branch)."""
 
     role: x.Role | None
     node: x.Stmt
     loops: tuple[Inner, ...]
     exprs: tuple[Expr, ...]
+    conditions: tuple[tuple[Expr, bool], ...] = ()
 
     @property
     def index_names(self) -> set[str]:
@@ -80,7 +82,7 @@ class Reader:
     kernel: x.Kernel
     role: x.Role | None
     known: dict[str, Expr] = field(default_factory=dict)
-    memo: dict[int, Expr] = field(default_factory=dict)
+    conditions: list[tuple[Expr, bool]] = field(default_factory=list)
 
     def expand(self, e: Expr) -> Expr:
         """``e`` with all definitions substituted."""
@@ -94,17 +96,20 @@ class Reader:
             elif isinstance(node, x.For):
                 yield from self._loop(node, loops)
             elif isinstance(node, x.If):
-                yield Site(self.role, node, loops, (self.expand(node.cond),))
+                yield self._site(node, loops, self.expand(node.cond))
                 yield from self._branches(node, loops)
             else:
-                yield Site(self.role, node, loops, self._flag(node))
+                yield self._site(node, loops, *self._flag(node))
                 if isinstance(node, x.Op) and node.op == "load_scalar":
                     self._load(node)
+
+    def _site(self, node: x.Stmt, loops: tuple[Inner, ...], *exprs: Expr) -> Site:
+        return Site(self.role, node, loops, exprs, tuple(self.conditions))
 
     def _loop(self, node: x.For, loops: tuple[Inner, ...]) -> Iterator[Site]:
         lo, hi, step = (self.expand(e) for e in (node.lo, node.hi, node.step))
         here = (*loops, Inner(node.var, node, lo, hi, node.role == "tiles"))
-        yield Site(self.role, node, loops, (lo, hi, step))
+        yield self._site(node, loops, lo, hi, step)
         names = assigned(node.body)
         for name in names:
             self.known[name] = Sym(name=CARRIED + name)
@@ -114,10 +119,13 @@ class Reader:
             self.known[name] = Sym(name=CARRIED + name)
 
     def _branches(self, node: x.If, loops: tuple[Inner, ...]) -> Iterator[Site]:
-        before = dict(self.known)
+        before, cond = dict(self.known), self.expand(node.cond)
+        self.conditions.append((cond, True))
         yield from self.walk(node.then, loops)
         after, self.known = self.known, before
+        self.conditions[-1] = cond, False
         yield from self.walk(node.orelse, loops)
+        self.conditions.pop()
         for name in {*after, *self.known}:
             if after.get(name) != self.known.get(name):
                 self.known[name] = Sym(name=CARRIED + name)

@@ -16,8 +16,10 @@ from cake.ir import expanded as x
 from cake.machine.order.reader import Order
 from cake.machine.run import run
 from cake.verify import grid, report
+from cake.verify.causes import refine
 from cake.verify.closure import Closed, explore
 from cake.verify.launches import CTAS, Family, Launch, ranges
+from cake.verify.limits import limits
 from cake.verify.outputs import Coverage, coverage
 from cake.verify.padding import concerned, padding
 from cake.verify.schedules import SEEDS, UNDECIDED, failure
@@ -78,6 +80,9 @@ class _Verifier:
     def decide(self) -> Verdict:
         """The verdict."""
         try:
+            self.findings += limits(self.kernel)
+            if self.findings:
+                return self._failed()
             self.unknown += outside(self.kernel)
             launches = iter(self._launches())
             self._run(launches, self.budget.least, self.budget.launches)
@@ -155,7 +160,7 @@ class _Verifier:
         if not found:
             found = coverage(self.kernel, watch, launch.text, flags=self.flags)
         if found:
-            self.findings += [_at(d, launch) for d in report.choose(found)]
+            self.findings += [_at(d, launch) for d in report.choose(refine(self.kernel, found))]
             self._demonstrate(launch)
 
     def _pad(self) -> None:

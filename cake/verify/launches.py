@@ -310,7 +310,8 @@ class Family:
         count = self._shape(name, env)[0] - 1
         unit = self.unit(name)
         options = [
-            scale * unit + 1,
+            scale * unit + 1,  # its last block reaches into the next sequence
+            max(1, unit // 2),
             0,
             max(1, scale * unit),
             max(0, scale * unit - 1),

@@ -5,9 +5,19 @@ from __future__ import annotations
 import pytest
 
 from cake.compiler import check_text
+from cake.diagnostics.codes import explain
 from cake.diagnostics.fixes import apply_fix
 from cake.verify import verify
 from tests.verify.faults import expanded, surface
+
+PAGES = {6: "W708", 8: "W702", 9: "N802", 11: "P110", 12: "P109", 24: "C604", 30: "N802", 33: "W713"}
+"""Fault classes whose pair is that of the code's page (``tests/diagnostics`` and ``test_pages_of_the_verifier`` run them)."""
+
+UNSAYABLE = {
+    3: "tensor maps are kernel parameters: nothing can write them",
+    27: "no launch depends on another one before it has ended: `pdl.wait` is not built",
+    32: "tensor memory is not built",
+}
 
 SAFE = {25: 2, 23: 1}
 """Clusters simulated together, where one is not enough."""
@@ -34,3 +44,13 @@ def test_surface(name: str) -> None:
     if fault.fixed:
         assert first.fix is not None and first.fix.verified
         assert check_text(apply_fix(fault.bad, first.fix), verify="quick") == []
+
+
+def test_every_class_has_its_programs() -> None:
+    """33 classes: programs under ``faults``, a page with both, or the reason why nothing can say it."""
+    shown = set(expanded.FAULTS) | {f.number for f in surface.FAULTS.values() if f.number} | set(PAGES)
+    assert set(range(1, 34)) == shown | set(UNSAYABLE)
+    assert not shown & set(UNSAYABLE)
+    for code in PAGES.values():
+        page = explain(code)
+        assert page.fail is not None and page.good is not None

@@ -151,6 +151,72 @@ def two_proxies(same: bool) -> x.Kernel:
     )
 
 
+def swizzled(offset: int) -> x.Kernel:
+    """6: a tile of the wgmma program lies between two patterns of its swizzle."""
+    k = litmus("06_tma_load_wait_wgmma")
+    moved = [b.model_copy(update={"offset": b.offset + offset}) if b.swizzle else b for b in k.buffers]
+    return k.model_copy(update={"buffers": tuple(moved), "shared_bytes": k.shared_bytes + 1024})
+
+
+def predicated(alike: bool) -> x.Kernel:
+    """7: a copy under a condition; its bytes and its wait are under it, too, or they are not."""
+    some = b.test(">", Sym(name="n"), 1)
+    copy = b.tma_load(box("x", (0, 1), (0, 32)), SRC, "full", at(), LINE)
+    take = b.wait("full", at()), b.read(elements("x"), 32)
+    fill: tuple[x.Stmt, ...] = (b.expect("full", at(), LINE), b.when(some, copy))
+    if alike:
+        fill, take = (b.when(some, b.expect("full", at(), LINE), copy),), (b.when(some, *take),)  # type: ignore[assignment]
+    roles = (b.role("load", *fill, solo=True), b.role("use", *take, tiles={"r": R32}))
+    return b.kernel(
+        "predicated",
+        roles,
+        smem={"x": Smem((1, 32))},
+        mbarriers={"full": (1, 1)},
+        tensors=TENSORS,
+        boxes={"src": ((1, 32), 0)},
+        scalars=("n",),
+    )
+
+
+def budgets(math: int) -> x.Kernel:
+    """8: two roles of four warps share what the launch gave them, 128 registers a thread."""
+
+    def change(form: str, count: int) -> x.SetMaxNReg:
+        return x.SetMaxNReg.model_validate({"form": form, "count": count})
+
+    roles = (b.role("load", change("dec", 40), warps=4), b.role("math", change("inc", math), warps=4))
+    return b.kernel("budgets", roles).model_copy(update={"launch_registers": 128})
+
+
+def self_ring(taken: int) -> x.Kernel:
+    """31: a warp fills two stages of its own ring in each tile, and takes one or both back out."""
+    fill = (
+        b.wait("empty", cur("f"), ahead=-1, one=True),
+        b.expect("full", cur("f"), LINE),
+        b.tma_load(box("x", (0, 1), (0, 32), slot=cur("f")), SRC, "full", cur("f"), LINE),
+        b.step("f"),
+    )
+    take = (
+        b.wait("full", cur("c")),
+        b.read(elements("x", cur("c")), 32),
+        FENCE,
+        SYNCWARP,
+        b.arrive("empty", cur("c")),
+        b.step("c"),
+    )
+    body = b.loop("t", Sym(name="tiles"), *fill, *fill, *(node for _ in range(taken) for node in take))
+    return b.kernel(
+        "own",
+        (b.role("r", body, cursors={"f": 3, "c": 3}, tiles={"r": R32}),),
+        smem={"x": Smem((1, 32), slots=3)},
+        mbarriers={"full": (1, 3), "empty": (1, 3)},
+        tensors=TENSORS,
+        boxes={"src": ((1, 32), 0)},
+        rings=(x.Ring(name="ring", slots=3, kind="mbarrier", fields=("x",), full="full", empty="empty"),),
+        scalars=("tiles",),
+    )
+
+
 def _litmus(name: str) -> Callable[[], x.Kernel]:
     return lambda: litmus(name)
 
@@ -160,6 +226,9 @@ FAULTS: dict[int, tuple[str, Callable[[], x.Kernel], Callable[[], x.Kernel]]] = 
     2: ("P103", lambda: under_arrival(False), lambda: under_arrival(True)),
     4: ("P103", lambda: participants(2), lambda: participants(1)),
     5: ("D206", lambda: accumulator(False), lambda: accumulator(True)),
+    6: ("W708", lambda: swizzled(512), lambda: swizzled(1024)),
+    7: ("O505", lambda: predicated(False), lambda: predicated(True)),
+    8: ("W702", lambda: budgets(224), lambda: budgets(216)),
     10: ("F301", _litmus("02_no_fence"), _litmus("01_store_fence_barrier_tma_store")),
     13: ("P106", _litmus("30a_leader_release_no_collective"), _litmus("31_leader_release_collective_after_the_read")),
     14: ("P105", _litmus("32_arrive_then_announce"), lambda: under_arrival(True)),
@@ -174,6 +243,7 @@ FAULTS: dict[int, tuple[str, Callable[[], x.Kernel], Callable[[], x.Kernel]]] = 
     23: ("P117", lambda: remote_exit(False), lambda: remote_exit(True)),
     25: ("F310", _litmus("27_flag_after_read_wait"), _litmus("15_bulk_wait_by_the_issuer")),
     26: ("M404", lambda: two_proxies(False), lambda: two_proxies(True)),
+    31: ("D213", lambda: self_ring(1), lambda: self_ring(2)),
     28: ("P107", _litmus("34a_pingpong_without_turns"), _litmus("34b_pingpong_with_turns")),
 }
 """By their numbers: the code, a failing program, a passing one. 20 fails in several ways; the least launch gives P103."""

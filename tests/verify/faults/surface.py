@@ -136,7 +136,54 @@ kernel sums(x: f32[M, 128], out y: f32[128]) for sm_90a:
             store(y[cols(v)], v)
 """
 
+PACKED = """\
+kernel pack(x: bf16[T, 64], cu: i32[B + 1], out y: bf16[T, 64]) for sm_90a:
+    assume increasing(cu), cu[0] == 0, cu[B] == T
+
+    tiles once:
+        b in B
+        r0 = load(cu[b])
+        n = load(cu[b + 1]) - r0
+
+    role load: warps 4
+    role math: warps 4
+
+    pipeline xs[2] load -> math:
+        x: bf16[64, 64] swizzle(128)
+    pipeline ys[2] math -> store:
+        y: bf16[64, 64] swizzle(128)
+
+    do load:
+        for t in tiles:
+            for i in range(cdiv(t.n, 64)):
+                with xs.fill() as f:
+                    tma.load(f.x, x[t.r0 + i * 64 : t.r0 + i * 64 + 64, :])
+
+    do math:
+        v: bf16[64, 64] frag
+        for t in tiles:
+            for i in range(cdiv(t.n, 64)):
+                f = xs.wait()
+                v = ldmatrix(f.x)
+                xs.release()
+@@
+"""
+
+_BLOCK = """\
+                with ys.fill() as o:
+                    stmatrix(o.y, v)
+                tma.store(y[t.r0 + i * 64 : t.r0 + i * 64 + 64, :], o.y)"""
+_LAST = """\
+                left = t.n - i * 64
+                if left >= 64:
+                    with ys.fill() as o:
+                        stmatrix(o.y, v)
+                    tma.store(y[t.r0 + i * 64 : t.r0 + i * 64 + 64, :], o.y)
+                else:
+                    store(y[t.r0 + i * 64 + rows(v), cols(v)], v, where=rows(v) < left)"""
+
 FAULTS = {
+    "sequence": _pair(29, "O503", PACKED, _BLOCK, _LAST),
     "fence": _pair(10, "F301", STORE, _WHOLE.replace("            fence.async()\n", ""), _WHOLE, fixed=True),
     "buffer": _pair(
         16,
