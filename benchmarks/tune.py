@@ -57,6 +57,7 @@ def build_points(directory: Path, names: list[str]) -> None:
     from cake.compiler import parse, select_kernel
     from cake.expand.constants import points
     from cake.expand.kernel import expand_kernel
+    from cake.verify import verify
 
     for name, (stem, kernel_name, fixed) in TUNED.items():
         path = EXAMPLES / f"{stem}.cake"
@@ -70,6 +71,10 @@ def build_points(directory: Path, names: list[str]) -> None:
                 continue
             expanded, _ = expand_kernel(file, kernel, point)
             if expanded is None:
+                continue
+            verdict = verify(expanded, effort="quick")
+            if verdict.status == "unsafe":
+                print(f"{name} {point}: {', '.join(verdict.codes)}")
                 continue
             try:
                 artifact = build(expanded)
