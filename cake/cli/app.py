@@ -36,6 +36,7 @@ Sets = Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", hel
 Constants = Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Constants, from their sets.")]
 Kernel = Annotated[str | None, typer.Option("--kernel", "-k", metavar="NAME", help="Which kernel of the file.")]
 Target = Annotated[str | None, typer.Option("--target", "-t", metavar="ARCH", help="Which target of the kernel.")]
+Hints = Annotated[bool, typer.Option("--hints/--no-hints", help="Say what could be faster; never blocks.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object: ok, diagnostics, result.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the trace of an error.")]
 
@@ -45,14 +46,15 @@ def check(
     files: Files,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Run the verifier.")] = True,
     prove: Annotated[bool, typer.Option("--prove", help="Take the time for a proof, as build does.")] = False,
+    hints: Hints = True,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Report every finding of each file; the exit code is 1 if one blocks."""
     from cake.cli.checking import check_files
 
-    found, result, text = check_files(files, "full" if prove else "quick" if verify else None)
-    _end(found, result, as_json=as_json, text=text)
+    found, advice, result, text = check_files(files, "full" if prove else "quick" if verify else None, hints=hints)
+    _end(found, result, as_json=as_json, text=text, advice=advice)
 
 
 @app.command()
@@ -113,6 +115,7 @@ def build(
     allow: Annotated[
         list[str] | None, typer.Option("--allow", metavar="CODE", help="Build in spite of this finding.")
     ] = None,
+    hints: Hints = True,
     chaos: Annotated[
         int | None,
         typer.Option(
@@ -125,7 +128,7 @@ def build(
     """Compile a kernel and report what it uses; all kernels of a file, a directory each, unless --kernel names one."""
     from cake.cli.artifacts import build_file
 
-    found, result, text = build_file(
+    found, advice, result, text = build_file(
         file,
         parse_settings(settings or ()),
         kernel=kernel,
@@ -134,8 +137,9 @@ def build(
         output=output,
         allow=allow or (),
         chaos=chaos,
+        hints=hints,
     )
-    _end(found, result, as_json=as_json, text=text)
+    _end(found, result, as_json=as_json, text=text, advice=advice)
 
 
 @app.command()
@@ -252,10 +256,11 @@ def _end(
     as_json: bool,
     text: str = "",
     code: int | None = None,
+    advice: list[Diagnostic] | tuple[Diagnostic, ...] = (),
 ) -> None:
-    """Print the outcome and leave the command with its exit code."""
+    """Print the outcome and leave the command with its exit code. ``advice``: findings that are told last."""
     try:
-        exit_code = finish(found, result, as_json=as_json, text=text, code=code)
+        exit_code = finish(found, result, as_json=as_json, text=text, code=code, advice=advice)
         sys.stdout.flush()
     except BrokenPipeError:
         raise Unread from None

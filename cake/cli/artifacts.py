@@ -18,14 +18,14 @@ from cake.diagnostics import CakeError, Diagnostic
 from cake.ir.sequences import Sequence as Steps
 
 if TYPE_CHECKING:
-    from cake.codegen.build import Stamp
+    from cake.codegen.build import Artifact, Stamp
     from cake.ir.expanded import Kernel
 
 EMITS = ("cu", "ptx", "cubin", "sass", "expand")
 _CODE = re.compile(r"[A-Z]\d{3}")
 
-Outcome = tuple[list[Diagnostic], dict[str, Any], str]
-"""Findings, the JSON result, and the text."""
+Outcome = tuple[list[Diagnostic], list[Diagnostic], dict[str, Any], str]
+"""Findings, hints, the JSON result, and the text."""
 
 
 def listed(values: Sequence[str]) -> list[str]:
@@ -44,6 +44,7 @@ class _Order:
     emits: tuple[str, ...]
     allowed: tuple[str, ...]
     directory: Path
+    hints: bool
     chaos: int | None = None
 
 
@@ -57,6 +58,7 @@ def build_file(
     output: str | None,
     allow: Sequence[str],
     chaos: int | None = None,
+    hints: bool = False,
 ) -> Outcome:
     """Build one kernel or sequence or, where the file has several and none is named, all of them, a directory each.
     ``chaos``: with delays and poison, seeded."""
@@ -73,7 +75,7 @@ def build_file(
     base = Path(output) if output is not None else Path("build") / source.stem
     if len(constants) > 1 and output is None and kernel is not None:
         base /= kernel
-    order = _Order(source, kernel, settings, target, emits, allowed, base, chaos)
+    order = _Order(source, kernel, settings, target, emits, allowed, base, hints, chaos)
     if len(constants) > 1 and kernel is None:
         return _build_all(order, constants)
     return _build_one(order)
@@ -101,22 +103,24 @@ def _build_all(order: _Order, kernels: dict[str, list[str]]) -> Outcome:
         if not any(name in constants for constants in kernels.values()):
             unknown([name], ", ".join(kernels), {"constants": sorted({c for cs in kernels.values() for c in cs})})
     found: list[Diagnostic] = []
+    advice: list[Diagnostic] = []
     built: list[dict[str, Any]] = []
     texts: list[str] = []
     for name, constants in kernels.items():
         settings = take(order.settings, constants)
         one = replace(order, kernel=name, settings=settings, directory=order.directory / name)
         try:
-            findings, result, text = _build_one(one)
+            findings, hints, result, text = _build_one(one)
         except CakeError as problem:
             found += [d for d in problem.diagnostics if d not in found]  # a sequence repeats those of its kernels
             continue
         found += findings
+        advice += [d for d in hints if d not in advice]
         built.append(result)
         texts.append(text)
     sequences = [row for row in built if "sequence" in row]
     result = {"kernels": [row for row in built if "kernel" in row], **({"sequences": sequences} if sequences else {})}
-    return found, result, "\n\n".join(texts)
+    return found, advice, result, "\n\n".join(texts)
 
 
 def _build_one(order: _Order) -> Outcome:
@@ -145,6 +149,7 @@ def _build_one(order: _Order) -> Outcome:
         "directory": str(directory),
         "files": [*files, "manifest.json"],
         "resources": artifact.report.model_dump(mode="json"),
+        **_uses(artifact),
         "compiler": artifact.compiler_version,
         "proved": artifact.stamp.proved,
         "unproved": unproved,
@@ -152,10 +157,47 @@ def _build_one(order: _Order) -> Outcome:
         "chaos": artifact.chaos,
         "seconds": round(seconds, 3),
     }
-    lines = [artifact.report.render(), f"written    {directory}: {', '.join([*files, 'manifest.json'])}"]
+    lines = [_report(artifact), f"written    {directory}: {', '.join([*files, 'manifest.json'])}"]
     lines.append(_said(artifact.stamp))
     lines += _disturbed(order.chaos)
-    return list(artifact.diagnostics), result, "\n".join(lines)
+    return list(artifact.diagnostics), _advice(order, artifact), result, "\n".join(lines)
+
+
+def _report(artifact: Artifact) -> str:
+    """What a kernel uses, in lines: what the compiler says, how many CTAs that lets an SM hold, and the registers that tiles hold
+    in each role."""
+    from cake.hints.occupancy import occupancy
+    from cake.hints.registers import pressure
+
+    tiles = ", ".join(p.text for p in pressure(artifact.kernel))
+    more = [f"occupancy  {occupancy(artifact.kernel, artifact.report).text}", f"tiles      {tiles}"]
+    return "\n".join([artifact.report.render(), *more])
+
+
+def _uses(artifact: Artifact) -> dict[str, Any]:
+    """The same for the JSON result."""
+    from cake.hints.occupancy import occupancy
+    from cake.hints.registers import pressure
+
+    resident = occupancy(artifact.kernel, artifact.report)
+    return {
+        "occupancy": {
+            "ctas": resident.ctas,
+            "warps": resident.warps,
+            "of_warps": resident.most_warps,
+            "by": resident.by,
+        },
+        "tiles": [
+            {"role": p.role, "registers": p.held, "budget": p.budget, "parts": dict(p.parts)}
+            for p in pressure(artifact.kernel)
+        ],
+    }
+
+
+def _advice(order: _Order, *artifacts: Artifact) -> list[Diagnostic]:
+    from cake.hints import built_hints
+
+    return [d for a in artifacts for d in built_hints(a.kernel, a.report)] if order.hints else []
 
 
 def _stamp(kernel: Kernel, order: _Order) -> Stamp:
@@ -196,7 +238,7 @@ def _build_sequence(sequence: Steps, order: _Order) -> Outcome:
         "directory": str(order.directory),
         "files": [MANIFEST, *(f"{p}/manifest.json" for p in places)],
         "steps": [
-            {"kernel": a.kernel.name, "directory": p, "resources": a.report.model_dump(mode="json")}
+            {"kernel": a.kernel.name, "directory": p, "resources": a.report.model_dump(mode="json"), **_uses(a)}
             for a, p in zip(artifact.artifacts, places, strict=True)
         ],
         "proved": not artifact.unproved,
@@ -205,8 +247,8 @@ def _build_sequence(sequence: Steps, order: _Order) -> Outcome:
         "seconds": round(time.perf_counter() - start, 3),
     }
     lines = [f"sequence   {sequence.name}"]
-    lines += [part.report.render() for part in artifact.artifacts]
+    lines += [_report(part) for part in artifact.artifacts]
     lines.append(f"written    {order.directory}: {MANIFEST}, {', '.join(f'{p}/' for p in places)}")
     lines += [f"{part.kernel.name}: {_said(part.stamp)}" for part in artifact.artifacts]
     lines += _disturbed(order.chaos)
-    return list(artifact.diagnostics), result, "\n".join(lines)
+    return list(artifact.diagnostics), _advice(order, *artifact.artifacts), result, "\n".join(lines)

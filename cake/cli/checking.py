@@ -14,13 +14,19 @@ if TYPE_CHECKING:
     from cake.verify.verdict import Verdict
 
 
-def check_files(files: Sequence[str], effort: Effort | None) -> tuple[list[Diagnostic], dict[str, Any], str]:
-    """Findings, the JSON result, and the text."""
+def check_files(
+    files: Sequence[str], effort: Effort | None, *, hints: bool = False
+) -> tuple[list[Diagnostic], list[Diagnostic], dict[str, Any], str]:
+    """Findings, hints (of kernels that have a verdict), the JSON result, and the text."""
     found: list[Diagnostic] = []
+    advice: list[Diagnostic] = []
     verdicts: list[tuple[x.Kernel, Verdict]] = []
     for name in files:
         try:
-            findings, decided = _check(name, effort)
+            source = sources.read(name)
+            findings, decided = _check(source, effort)
+            if hints and decided:
+                advice += _advise(source, decided)
         except CakeError as error:
             findings, decided = list(error.diagnostics), []
         found += findings
@@ -37,13 +43,19 @@ def check_files(files: Sequence[str], effort: Effort | None) -> tuple[list[Diagn
     names = [f"{k.name} for {k.target}" for k, _ in verdicts]
     width = max(map(len, names), default=0)
     lines += [f"{n:<{width}}  {v.status}: {v.claim}" for n, (_, v) in zip(names, verdicts, strict=True)]
-    return found, {"files": list(files), "verdicts": rows}, "\n".join(lines)
+    return found, advice, {"files": list(files), "verdicts": rows}, "\n".join(lines)
 
 
-def _check(name: str, effort: Effort | None) -> tuple[list[Diagnostic], list[tuple[x.Kernel, Verdict]]]:
+def _advise(source: sources.Source, decided: list[tuple[x.Kernel, Verdict]]) -> list[Diagnostic]:
+    from cake.hints import hints_of
+
+    with sources.trusted(source):
+        return hints_of(decided, None if source.expanded else source.text, source.file)
+
+
+def _check(source: sources.Source, effort: Effort | None) -> tuple[list[Diagnostic], list[tuple[x.Kernel, Verdict]]]:
     from cake.compiler import check_text, decide_text
 
-    source = sources.read(name)
     if not source.expanded:
         if effort is None:
             return check_text(source.text, source.file), []

@@ -40,20 +40,30 @@ def finish(
     as_json: bool,
     text: str = "",
     code: int | None = None,
+    advice: Iterable[Diagnostic] = (),
 ) -> int:
-    """Print an outcome; gives the exit code. ``text`` is the result for people."""
-    found = list(diagnostics)
+    """Print an outcome; gives the exit code. ``text`` is the result for people; ``advice``: findings that do not change it,
+    told after it."""
+    found, more = list(diagnostics), list(advice)
     if code is None:
         code = FINDINGS if blocking(found) else FINE
     if as_json:
-        _print_json(found, result or {}, code)
+        _print_json([*found, *more], result or {}, code)
         return code
+    _tell(found)
+    if text:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    if more:
+        sys.stderr.write("\n")
+    _tell(more)
+    return code
+
+
+def _tell(found: list[Diagnostic]) -> None:
     if found:
         show(found, sources_of(found))
         sys.stderr.write(f"\n{summary(found)}\n")
-    if text:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
-    return code
 
 
 def _print_json(found: list[Diagnostic], result: Mapping[str, Any], code: int) -> None:

@@ -40,6 +40,8 @@ class KernelContext:
         """Device functions generated for the forms that occur, by name."""
         self.constants: dict[str, tuple[str, int]] = {}
         self.multiples = guarded_multiples(kernel)
+        self.widths: dict[int, int] = {}
+        """Elements an access of each element move emitted so far, by the ``id`` of its node."""
         self.hopper = not kernel.target.startswith("sm_8")
 
     def constant(self, name: str, value: int) -> str:

@@ -55,6 +55,15 @@ def emit(kernel: x.Kernel, source_name: str | None = None, lines: bool = True, c
     return out.render(source_name or f"{kernel.name}.cu", lines)
 
 
+def access_widths(kernel: x.Kernel) -> dict[int, int]:
+    """Elements an access of each ``load`` and ``store`` of tiles, by the ``id`` of its node (which ``kernel`` keeps alive): the
+    vectors that ``emit`` writes, found by writing them."""
+    unit = KernelContext(kernel, device_names())
+    for role in kernel.roles:
+        _role(unit, role)
+    return unit.widths
+
+
 def _constants(unit: KernelContext, out: Writer) -> None:
     if not unit.constants:
         return

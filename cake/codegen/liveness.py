@@ -50,8 +50,12 @@ class Liveness:
         self.at: dict[int, Live] = {}
         self._walk(body, frozenset())
 
+    def asked(self, node: x.Node) -> bool:
+        """True for the statements that are kept: those that pin."""
+        return pins_here(node)
+
     def needed(self, node: x.Node) -> Live:
-        """Tiles needed at a pinning statement."""
+        """Tiles needed when one of these begins."""
         return self.at.get(id(node), frozenset())
 
     def _walk(self, body: tuple[x.Stmt, ...], live: Live) -> Live:
@@ -65,6 +69,6 @@ class Liveness:
             elif isinstance(node, x.If):
                 live = frozenset().union(*(self._walk(b, live) for b in blocks(node)))
             live = (live - overwrites(node)) | reads(node)
-            if pins_here(node):
+            if self.asked(node):
                 self.at[id(node)] = self.needed(node) | live
         return live

@@ -23,6 +23,7 @@ class Target:
     registers_per_sm: int = 65536
     registers_per_thread: int = 255
     threads_per_cta: int = 1024
+    ctas_per_sm: int = 32
     named_barriers: int = 16
     cluster_size: int = 1
     tmem_columns: int = 0
@@ -36,8 +37,8 @@ TARGETS: dict[str, Target] = {
     t.name: t
     for t in (
         Target("sm_80", 166_912, 167_936, 2048, _AMPERE),
-        Target("sm_86", 101_376, 102_400, 1536, _AMPERE),
-        Target("sm_89", 101_376, 102_400, 1536, _AMPERE),
+        Target("sm_86", 101_376, 102_400, 1536, _AMPERE, ctas_per_sm=16),
+        Target("sm_89", 101_376, 102_400, 1536, _AMPERE, ctas_per_sm=24),
         Target("sm_90a", 232_448, 233_472, 2048, _HOPPER, cluster_size=8),
         Target("sm_100a", 232_448, 233_472, 2048, _BLACKWELL, cluster_size=8, tmem_columns=512),
     )

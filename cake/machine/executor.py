@@ -43,6 +43,7 @@ class Executor:
         self.env = env
         self.scheduler = scheduler
         self.observer = observer
+        self.moved = getattr(observer, "moved", None)
         self.layouts = {b.name: BufferLayout(b) for b in kernel.buffers}
         for layout in self.layouts.values():
             if layout.end > kernel.shared_bytes:

@@ -13,6 +13,7 @@ from cake.ir.layout import TileType
 from cake.machine import events as ev
 from cake.machine.agents import Runner
 from cake.machine.faults import fail
+from cake.machine.footprints import footprint
 from cake.machine.meanings import MEANINGS, Meaning, Unit
 from cake.machine.synchronise import SIMPLE, Named, Statement, meet, release
 from cake.machine.tape import Action, Block, Branch, Code, Control, Loop, Step
@@ -59,6 +60,7 @@ class Operation(Statement):
         else:
             if step.came == 0:
                 (meaning.first if meaning.computed or m.values else meaning.place)(inst, step)
+                self._move(m, inst, step)
             step.came += len(members)
             if meaning.writes and m.values:
                 self._write(inst, step, members)
@@ -67,6 +69,13 @@ class Operation(Statement):
         if self.width:
             release(m, runner, step, self.width)
         return True
+
+    def _move(self, m: Executor, inst: Instance, step: Step) -> None:
+        """Tell an observer that asks where the elements lie."""
+        if m.moved is not None:
+            found = footprint(self.meaning, inst, step)
+            if found is not None:
+                m.moved(step.site, found)
 
     def _write(self, inst: Instance, step: Step, members: list[Runner]) -> None:
         """Whole warps write their part."""

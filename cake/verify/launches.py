@@ -32,6 +32,9 @@ ROW = 64
 CTAS = 2
 """CTAs that share the tiles of a launch."""
 
+EVEN = -1
+"""The pattern of data that has whole tiles only."""
+
 MAX_TRIPS = 200
 """Trip counts beyond this are not run."""
 
@@ -175,7 +178,7 @@ class Family:
         units = {d: math.lcm(self.unit(d), ROW) if d in rows else self.unit(d) for d in self._names()}
         for q in (2, 1):
             yield from self._distinct(
-                [({d: max(self.limits.get(d, {0}) | {q * u}) // u * u for d, u in units.items()}, 1, 1)]
+                [({d: max(self.limits.get(d, {0}) | {q * u}) // u * u for d, u in units.items()}, q, EVEN)]
             )
 
     def deep(self) -> Iterator[Launch]:
@@ -318,6 +321,8 @@ class Family:
             1,
             (scale + 1) * unit - unit // 3,
         ]
+        if pattern == EVEN:
+            options = [max(1, scale * unit)]
         lengths = [options[(i + pattern) % len(options)] for i in range(count)]
         if sum(lengths) == 0:
             lengths[-1] = max(1, unit)
@@ -337,6 +342,8 @@ class Family:
             return None
         unit = self.unit(name)
         options = [scale * unit + 1, scale * unit, low, scale * unit - 1, high - 1 if high < 1 << 20 else 0, low + 1]
+        if pattern == EVEN:
+            options = [scale * unit]
         made = np.array(
             [min(max(options[(i + pattern) % len(options)], low), high - 1) for i in range(min(size, 4096))]
         )

@@ -23,11 +23,11 @@ PARTS = ("diagnostics", "ir", "machine", "verify")
 
 
 @cache
-def revision() -> str:
-    """What is decided with: names, sizes and times of the sources."""
+def revision(parts: tuple[str, ...] = PARTS) -> str:
+    """What is decided with: names, sizes and times of the sources of some packages."""
     root = Path(cake.__file__).parent
     digest = hashlib.sha256(cake.__version__.encode())
-    for part in PARTS:
+    for part in parts:
         for path in sorted((root / part).rglob("*.py")):
             stat = path.stat()
             digest.update(f"{path.relative_to(root)} {stat.st_size} {stat.st_mtime_ns}\n".encode())

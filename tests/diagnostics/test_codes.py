@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from cake.codegen.build import build
+from cake.compiler import decide_text
 from cake.diagnostics import Diagnostic
 from cake.diagnostics.codes import all_codes, explain, parse_page
+from cake.hints import built_hints, hints_of
 from cake.ir.parser import parse_all
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +31,19 @@ def check(text: str) -> list[Diagnostic] | None:
     return found
 
 
+def hints(text: str, *, built: bool) -> set[str]:
+    """The codes of all hints about a text, which must be right; ``built``: of its compiled kernel too."""
+    found, decided = decide_text(text, "page.cake", "quick")
+    assert [d.code for d in found] == []
+    advice = hints_of(decided, None, "page.cake")
+    for kernel, _ in decided if built else ():
+        advice += built_hints(kernel, build(kernel, translation=False).report)
+    return {d.code for d in advice}
+
+
 def codes(text: str, code: str) -> set[str]:
+    if code.startswith("H"):
+        return hints(text, built=explain(code).source == "build")
     if code.startswith("S"):
         return {d.code for d in parse_all(text, "page.cake")[1]}
     found = check(text)

@@ -62,7 +62,12 @@ class Memory:
 
 
 def _width(node: x.Op, memory: Memory, m: RegisterMap) -> int:
-    """Elements an access."""
+    """Elements an access; whoever asks what was emitted finds it in the unit."""
+    width = memory.role.unit.widths[id(node)] = _widest(node, memory, m)
+    return width
+
+
+def _widest(node: x.Op, memory: Memory, m: RegisterMap) -> int:
     run = memory.run(m) if memory.dtype != "bool" else 1
     where = node.expr("where")
     proven = node.attrs.get("vector")
