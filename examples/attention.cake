@@ -2,20 +2,27 @@
 # out, f32 softmax. cu_q and cu_k are the prefix sums of the sequences' lengths; a causal mask aligns the last query of a
 # sequence with its last key. With LSE the log2 of each row's sum is an output too.
 #
-# Two warpgroups own 64 queries each and take turns at the tensor cores. In its turn a warpgroup issues Q K.T of one block of
+# WGS warpgroups own 64 queries each and take turns at the tensor cores. In its turn a warpgroup issues Q K.T of one block of
 # keys and P V of the block before; the softmax of the one then runs under the other. Blocks are walked from the last key to
 # the first, so that the blocks that need a mask come first; one skewed loop says all of it, and `split` makes the prologue,
 # the masked, the plain and the final part into straight loops. Tiles of a head are walked longest first, HG heads together,
 # so that the short ones fill the end of the grid.
+#
+# S, P and O lie in registers: BN / 2 + BN / 4 + D / 2 of a thread. So wide heads take narrow blocks (D=256: 80 keys), and
+# narrow heads, whose exponentials take as long as their products, take a third warpgroup to cover them (D=64).
 kernel attention(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, HK, D], cu_q: i32[B + 1], cu_k: i32[B + 1],
                  max_q: i32, scale_log2: f32, out y: bf16[TQ, H, D], out lse: f32[H, TQ] if LSE) for sm_90a:
     const D: {64, 128, 256} = 128
-    const BM = 128
-    const BN: {64, 80, 128, 176} = 128
+    const WGS: {2, 3} = 2
+    const BM = 64 * WGS
+    const BN: {64, 80, 112, 128, 160, 176} = 128
+    const Q_STAGES: {1, 2} = 1                      # 2: the queries of the next tile come while this one is at work
+    const KV_STAGES: {2, 3} = 2
     const HG: {1, 4, 16} = 16                       # heads walked together: 1 for L2 reuse, many for balance
     const CAUSAL: {False, True} = True
     const LSE: {False, True} = False
 
+    where BN * 3 // 4 + D // 2 <= where(WGS == 2, 196, 128)  # what the register budgets below leave room for
     where H % HK == 0
     assume increasing(cu_q), increasing(cu_k), cu_q[0] == 0, cu_k[0] == 0, cu_q[B] == TQ, cu_k[B] == TK
     assume finite(v)                                # 0 * v is 0 where a key is masked
@@ -35,14 +42,14 @@ kernel attention(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, HK, D], cu_q
         blocks = max(1, cdiv(seen, BN))
         masked = max(1, blocks - max(0, full) // BN)
 
-    role load: warps 4, registers 24
-    role math[2]: warps 4, registers 240
+    role load: warps 4, registers where(WGS == 2, 24, 32)
+    role math[WGS]: warps 4, registers where(WGS == 2, 240, 160)
 
-    pipeline qs[1] load -> math:
+    pipeline qs[Q_STAGES] load -> math:
         q: bf16[BM, D] swizzle(128)
-    pipeline ks[2] load -> math:
+    pipeline ks[KV_STAGES] load -> math:
         k: bf16[BN, D] swizzle(128)
-    pipeline vs[2] load -> math:
+    pipeline vs[KV_STAGES] load -> math:
         v: bf16[BN, D] swizzle(128)
 
     turn tensor_cores: math
@@ -111,7 +118,6 @@ kernel attention(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, HK, D], cu_q
                 sync()
                 tma.store(y[r0 : r0 + 64, t.h, :], qt.q[64 * w : 64 * w + 64])
                 tma.store.wait_read()
-                sync()
             else:                                   # the next sequence's rows follow: store only this one's
                 store(y[t.q0 + row, t.h, cols(o)], bf16(o), where=row < t.nq)
             qs.release()

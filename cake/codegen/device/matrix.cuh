@@ -4,6 +4,13 @@ __device__ __forceinline__ uint64_t descriptor(uint32_t low, uint32_t high)
     return static_cast<uint64_t>(high) << 32 | low;
 }
 
+// x, computed anew wherever it is asked for: nothing that is made of it moves out of a loop.
+__device__ __forceinline__ uint32_t anew(uint32_t x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
 // ---- ldmatrix and stmatrix (9.7.14.5.15, 16): 8x8 matrices of 16-bit elements ----
 
 __device__ __forceinline__ void ldmatrix_x4(uint32_t *r, uint32_t address)

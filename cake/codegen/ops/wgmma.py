@@ -8,7 +8,7 @@ leading offset are constants; per k step only the start address moves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cake.codegen.address import SharedView
 from cake.codegen.context import RoleContext
@@ -22,6 +22,9 @@ from cake.ir.expr import Const, Reg
 
 STEP_BYTES = 32
 """Bytes of K that one instruction consumes."""
+MOST_HOISTED = 8
+"""Descriptors of a left operand that stays in place, which ptxas moves out of loops into two registers each. Of more than these only
+the base is kept: 16 of them made attention with 256 columns spill."""
 _PTX_TYPE = {"bf16": "bf16", "f16": "f16", "e4m3": "e4m3", "e5m2": "e5m2", "tf32": "tf32", "f32": "tf32"}
 _LAYOUT = {128: 1, 64: 2, 32: 3}
 
@@ -93,6 +96,8 @@ def _wgmma(role: RoleContext, node: x.Op) -> None:
     )
     use = node.expr("use_acc")
     left = _matrix(role, a, not a.transposed, "a") if isinstance(a, x.Ref) else None
+    if left is not None and left.steps * blocks > MOST_HOISTED:
+        left = replace(left, base=role.hoist("uint32_t", "a", f"anew({left.base})"))
     steps = right.steps if left is None else left.steps
     function = _function(role, columns, right, left)
     with role.unrolled(blocks, var="i") as m, role.unrolled(steps, var="j") as k:
