@@ -51,8 +51,10 @@ def _wait(role: RoleContext, node: x.Wait) -> None:
 def _arrive(role: RoleContext, node: x.Arrive) -> None:
     role.need("smem")
     address = role.barrier(node.barrier, node.slot)
-    scope = {"cta": "", "cluster": "_cluster"}.get(node.scope)
-    if scope is None or node.sem == "acquire":
+    order = {("release", "cta"): "", ("release", "cluster"): "_cluster", ("relaxed", "cta"): "_relaxed"}.get(
+        (node.sem, node.scope)
+    )
+    if order is None or (order and not role.unit.hopper):
         raise unsupported(
             f"A {node.sem}.{node.scope} arrival.", "arrive with release semantics at cta scope", node.span
         )
@@ -60,17 +62,19 @@ def _arrive(role: RoleContext, node: x.Arrive) -> None:
         if node.form != "arrive":
             raise unsupported("Announcing bytes on another CTA's barrier.", "announce on the own barrier", node.span)
         for rank in node.peers:
-            role.line(f"barrier_arrive_peer{scope}({address}, {rank}, {node.weight});")
+            role.line(f"barrier_arrive_peer{order}({address}, {rank}, {node.weight});")
     elif node.form == "arrive":
+        if node.weight != 1 and order:
+            raise unsupported("Several arrivals with semantics of their own.", "arrive once", node.span)
         role.line(
-            f"barrier_arrive{scope}({address});" if node.weight == 1 else f"barrier_arrive_n({address}, {node.weight});"
+            f"barrier_arrive{order}({address});" if node.weight == 1 else f"barrier_arrive_n({address}, {node.weight});"
         )
-    elif node.form == "expect":
+    elif node.form == "expect":  # publishes nothing, whatever it says
         role.line(f"barrier_expect({address}, {node.bytes});")
     else:
-        if node.weight != 1:
-            raise unsupported("Several arrivals with announced bytes.", "announce once", node.span)
-        role.line(f"barrier_arrive_expect({address}, {node.bytes});")
+        if node.weight != 1 or order == "_cluster":
+            raise unsupported("Several arrivals with announced bytes, or for a cluster.", "announce once", node.span)
+        role.line(f"barrier_arrive_expect{order}({address}, {node.bytes});")
 
 
 @_sync("named")

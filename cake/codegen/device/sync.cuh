@@ -101,6 +101,12 @@ __device__ __forceinline__ void barrier_arrive_cluster(uint32_t barrier)
     asm volatile("mbarrier.arrive.release.cluster.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
 }
 
+// Counts, and publishes nothing.
+__device__ __forceinline__ void barrier_arrive_relaxed(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
+}
+
 // Announce bytes that copies will deliver.
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
 {
@@ -111,6 +117,11 @@ __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
 __device__ __forceinline__ void barrier_arrive_expect(uint32_t barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive_expect_relaxed(uint32_t barrier, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.relaxed.cta.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
 }
 
 // The rank of this CTA in its cluster: what multicast masks and `mapa` count.
@@ -129,6 +140,17 @@ __device__ __forceinline__ void barrier_arrive_peer(uint32_t barrier, uint32_t r
         ".reg .b32 remote;\n"
         "mapa.shared::cluster.u32 remote, %0, %1;\n"
         "mbarrier.arrive.shared::cluster.b64 _, [remote], %2;\n"
+        "}\n"
+        :: "r"(barrier), "r"(rank), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive_peer_relaxed(uint32_t barrier, uint32_t rank, uint32_t count)
+{
+    asm volatile(
+        "{\n"
+        ".reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, %0, %1;\n"
+        "mbarrier.arrive.relaxed.cta.shared::cluster.b64 _, [remote], %2;\n"
         "}\n"
         :: "r"(barrier), "r"(rank), "r"(count) : "memory");
 }
