@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from cake.diagnostics import Span
+from cake.expand.prune import flatten
 from cake.ir import expanded as x
 from cake.ir.dtypes import DTYPES
 from cake.ir.elementwise import ELEMENTWISE
@@ -97,6 +98,8 @@ class _Check:
                 if w in owner or not 0 <= w < self.k.threads // 32:
                     yield f"warp {w} of role `{r.name}` is outside the CTA or belongs to another role"
                 owner[w] = r.name
+            if r.solo and any(isinstance(n, x.Named | x.Cluster) for n in flatten(r.body)):
+                yield f"one lane of role `{r.name}` comes to a barrier, which takes whole warps (PTX ISA, .aligned)"
 
     # ---- programs ---------------------------------------------------------------------------------------------------
 

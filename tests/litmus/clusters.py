@@ -55,8 +55,7 @@ def p22() -> x.Kernel:
             ),
             b.step("f"),
         ),
-        CLUSTER,
-        solo=True,
+        CLUSTER,  # by whole warps: `barrier.cluster` is .aligned (PTX ISA 9.7.13.4), so the role is not solo
         cursors={"f": 1},
     )
     math = b.role(
