@@ -34,7 +34,7 @@ def imports(path: Path) -> set[str]:
 
 
 def test_imports() -> None:
-    for path in PACKAGE.glob("*.py"):
+    for path in PACKAGE.rglob("*.py"):
         found = imports(path)
         assert not [m for m in found if m.startswith(FORBIDDEN)], path
         if path.name != "check.py":
