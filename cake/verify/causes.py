@@ -1,5 +1,9 @@
-"""Causes behind what a launch shows: a deadlock because a copy and its wait are under different conditions (O505), two writes of
-an element because a block store crosses the end of a sequence (O503).
+"""Causes behind what a launch shows.
+
+- a deadlock, or bytes that do not balance: a copy and its wait are under different conditions (O505); roles that fill and empty
+  a pipeline count their trips by different expressions (P111, also one fill too many: D213); a turn is not taken evenly (P112);
+- an element that nothing writes: a bound rounds down and drops a ragged edge (O508);
+- two writes of an element: a block store crosses the end of a sequence (O503).
 
 The launch is the proof; the cause is read from the program. A finding whose cause is not one of these stays as it is.
 """
@@ -7,30 +11,47 @@ The launch is the proof; the cause is read from the program. A finding whose cau
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from cake.diagnostics import Diagnostic, Label, Span
 from cake.facts.show import show
 from cake.ir import expanded as x
-from cake.ir.expr import Expr
-from cake.verify.control import LOAD, Reader, Site, leaves, sites, text
+from cake.ir.evaluate import evaluate
+from cake.ir.expr import Apply, Const, Expr, walk
+from cake.verify.control import LOAD, Inner, Reader, Site, leaves, sites, text
 
 STUCK = frozenset({"P101", "P103", "P104"})
 TWICE = frozenset({"O502", "M401"})
 
 
-def refine(kernel: x.Kernel, found: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The findings of a launch, those with a known cause replaced by it."""
-    result = list(found)
+def refine(kernel: x.Kernel, found: Sequence[Diagnostic], values: Mapping[str, int]) -> list[Diagnostic]:
+    """The findings of a launch, those with a known cause replaced by it. ``values``: the launch's dims and scalars."""
+    env = {n: v for n, v in kernel.constants.items() if not isinstance(v, str)} | dict(values)
     stuck = [d for d in found if d.code in STUCK]
+    over = [d for d in found if d.code == "D213"]
     if stuck:
-        cause = _predicates(kernel, stuck)
-        if cause is not None:
-            result = [cause, *(d for d in found if d.code not in STUCK and d.code[0] not in "DFO")]
+        cause = _predicates(kernel, stuck) or _trips(kernel, stuck, env) or _turn(kernel, stuck)
+    else:
+        cause = _trips(kernel, over, env) if over else None
+    if cause is not None:
+        return [cause, *(d for d in found if d.code not in STUCK and d.code[0] not in "DFO")]
+    result = list(found)
     for i, d in enumerate(result):
         if d.code in TWICE:
             result[i] = _sequence(kernel, d) or d
+        elif d.code == "O501":
+            result[i] = _dropped(kernel, d, env) or d
     return result
+
+
+def _said(found: Iterable[Diagnostic]) -> str:
+    return " ".join(line for d in found for line in (d.message, *d.witness))
+
+
+def _names(said: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", said) is not None
 
 
 # ---- O505 -----------------------------------------------------------------------------------------------------------
@@ -38,10 +59,10 @@ def refine(kernel: x.Kernel, found: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 def _predicates(kernel: x.Kernel, stuck: list[Diagnostic]) -> Diagnostic | None:
     """A copy, its announcement and its waits that are not all under the same conditions."""
-    said = " ".join([*(d.message for d in stuck), *(w for d in stuck for w in d.witness)])
+    said = _said(stuck)
     every = list(sites(kernel))
     for barrier in kernel.barriers:
-        if not re.search(rf"(?<![\w.]){re.escape(barrier.name)}(?![\w.])", said):
+        if not _names(said, barrier.name):
             continue
         copies = [s for s in every if _completes_on(s.node, barrier.name)]
         others = [s for s in every if isinstance(s.node, x.Wait) and s.node.barrier == barrier.name]
@@ -88,6 +109,133 @@ def _told(copy: Site, other: Site, condition: Expr, stuck: Diagnostic) -> Diagno
         witness=(stuck.message, *stuck.witness),
         help="let one condition decide about the copy, its bytes and its waits, or about none of them",
     )
+
+
+# ---- P111 -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trips:
+    """How often a place is passed in a tile: the loops round it that do not walk tiles."""
+
+    role: str
+    loops: tuple[Inner, ...]
+
+    @property
+    def key(self) -> str:
+        """Equal for equal counts."""
+        return " ".join(f"{text(i.lo)}..{text(i.hi)}" for i in self.loops)
+
+    @property
+    def text(self) -> str:
+        """The counts in words."""
+        return " x ".join(show(_length(i)) for i in self.loops) or "1"
+
+    def count(self, env: Mapping[str, Any]) -> int | None:
+        """The number in a launch, if dims and scalars decide it."""
+        total = 1
+        for inner in self.loops:
+            length = _length(inner)
+            if not leaves(length) <= set(env):
+                return None
+            total *= max(0, int(evaluate(length, dict(env))))
+        return total
+
+
+def _length(inner: Inner) -> Expr:
+    if isinstance(inner.lo, Const) and inner.lo.value == 0:
+        return inner.hi
+    return Apply(op="-", args=(inner.hi, inner.lo), dtype="i32")
+
+
+def _trips(kernel: x.Kernel, found: list[Diagnostic], env: Mapping[str, Any]) -> Diagnostic | None:
+    """A pipeline that is filled and emptied by loops of different lengths, and what the launch made of it."""
+    said, every = _said(found), list(sites(kernel))
+    for ring in kernel.rings:
+        if ring.full is None or not (
+            found[0].code == "D213" or any(b and _names(said, b) for b in (ring.full, ring.empty))
+        ):
+            continue
+        fills = {t.key: t for t in (_passes(s) for s in every if _arrives(s.node, ring.full))}
+        takes = {
+            t.key: t for t in (_passes(s) for s in every if isinstance(s.node, x.Wait) and s.node.barrier == ring.full)
+        }
+        if not fills or not takes or fills.keys() & takes.keys():
+            continue
+        fill, take = next(iter(fills.values())), next(iter(takes.values()))
+        if not any(leaves(e) for i in (*fill.loops, *take.loops) for e in (i.lo, i.hi)):
+            continue  # numbers, not two expressions that were meant to agree
+        counts = fill.count(env), take.count(env)
+        if None not in counts and counts[0] == counts[1]:
+            continue
+        return Diagnostic(
+            code="P111",
+            severity="error",
+            message=f"`{fill.role}` fills `{ring.name}` {fill.text} times a tile and `{take.role}` takes out {take.text}"
+            + (f": here {counts[0]} and {counts[1]}" if None not in counts else ""),
+            span=take.loops[-1].node.span if take.loops else found[0].span,
+            labels=tuple(Label(span=i.node.span, text=f"the loop of `{fill.role}`") for i in fill.loops[-1:]),
+            witness=(found[0].message, *found[0].witness),
+            help="count the trips once, in a definition of the kernel or of the tiles, and let both roles use it",
+        )
+    return None
+
+
+def _passes(site: Site) -> Trips:
+    name = site.role.name if site.role is not None else "entry"
+    return Trips(name, tuple(i for i in site.loops if not i.tiles))
+
+
+def _arrives(node: x.Stmt, barrier: str) -> bool:
+    return isinstance(node, x.Arrive) and node.barrier == barrier and node.form != "expect"
+
+
+# ---- P112 -----------------------------------------------------------------------------------------------------------
+
+
+def _turn(kernel: x.Kernel, stuck: list[Diagnostic]) -> Diagnostic | None:
+    """An instance waits for a turn that is never passed on."""
+    turns = {s.node.barrier for s in sites(kernel) if isinstance(s.node, x.Named) and s.node.index is not None}
+    for d in stuck:
+        for name in sorted(turns):
+            if f"waits at barrier `{name}`" in d.message:
+                return Diagnostic(
+                    code="P112",
+                    severity="error",
+                    message=f"an instance waits for its turn at `{name}`, which nobody passes on any more",
+                    span=d.span,
+                    labels=d.labels,
+                    witness=(d.message, *d.witness),
+                    help="every instance takes the turn as often as the first one, or once less, and those before it no less often",
+                )
+    return None
+
+
+# ---- O508 -----------------------------------------------------------------------------------------------------------
+
+
+def _dropped(kernel: x.Kernel, d: Diagnostic, env: Mapping[str, Any]) -> Diagnostic | None:
+    """A bound that rounds down, where this launch has a remainder."""
+    places: list[tuple[Expr, Span | None]] = [(kernel.positions, None)]
+    places += [(e, s.node.span) for s in sites(kernel) if isinstance(s.node, x.For) for e in s.exprs[:2]]
+    for bound, span in places:
+        for node in walk(bound):
+            if not (isinstance(node, Apply) and node.op == "//" and isinstance(node.args[1], Const)):
+                continue
+            if not (leaves(node.args[0]) and leaves(node.args[0]) <= set(env)):
+                continue
+            value, unit = int(evaluate(node.args[0], dict(env))), int(node.args[1].value)
+            if unit > 1 and value % unit:
+                return Diagnostic(
+                    code="O508",
+                    severity="error",
+                    message=f"`{show(node)}` rounds down, so the last {value % unit} of {value} are dropped: {d.message}",
+                    span=span or d.span,
+                    labels=() if d.span is None or span is None else (Label(span=d.span, text="written here"),),
+                    witness=(d.message, *d.witness),
+                    help=f"round up with `cdiv`, and mask the last part; or demand `where {show(node.args[0])} % {unit} == 0`",
+                )
+    return None
 
 
 # ---- O503 -----------------------------------------------------------------------------------------------------------

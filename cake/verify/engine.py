@@ -15,7 +15,7 @@ from cake.diagnostics import CakeError, Diagnostic
 from cake.ir import expanded as x
 from cake.machine.order.reader import Order
 from cake.machine.run import run
-from cake.verify import grid, report
+from cake.verify import grid, remarks, report
 from cake.verify.causes import refine
 from cake.verify.closure import Closed, explore
 from cake.verify.launches import CTAS, Family, Launch, ranges
@@ -160,7 +160,7 @@ class _Verifier:
         if not found:
             found = coverage(self.kernel, watch, launch.text, flags=self.flags)
         if found:
-            self.findings += [_at(d, launch) for d in report.choose(refine(self.kernel, found))]
+            self.findings += [_at(d, launch) for d in report.choose(refine(self.kernel, found, launch.values))]
             self._demonstrate(launch)
 
     def _pad(self) -> None:
@@ -264,11 +264,14 @@ class _Verifier:
 
     def _verdict(self, status: Status, claim: str, found: list[Diagnostic]) -> Verdict:
         chosen = report.choose(found)
+        unordered = remarks.unordered_sums(self.kernel)
+        if unordered is not None and status == "safe":
+            self.notes.append(unordered)
         return Verdict(
             status=status,
             claim=claim,
             codes=tuple(dict.fromkeys(d.code for d in chosen)),
-            diagnostics=chosen,
+            diagnostics=(*chosen, *remarks.remarks(self.kernel)),
             notes=tuple(self.notes),
             runs=self.runs,
             seconds=round(time.process_time() - self.start, 4),

@@ -16,6 +16,7 @@ from cake.diagnostics.fixes import apply_fix
 SECONDS = 2.0
 """Of processor time, for all trials together."""
 
+_RANGE = re.compile(r"range\(.*\)(?= split|:)")
 _KEEP = re.compile(r"keep=(\d+)")
 
 
@@ -66,7 +67,7 @@ def candidates(text: str, file: str, d: Diagnostic) -> Iterator[Fix]:
     later = d.span.line if d.span is not None and d.span.file == file else None
     places = [label.span.line for label in d.labels if label.span is not None and label.span.file == file]
     earlier = places[0] if places else None
-    if d.code == "D204":
+    if d.code in ("D204", "D210"):
         for line in (later, earlier):
             if line is not None:
                 yield source.before(line, "sync()", "order the warps of the instance before the access")
@@ -84,10 +85,32 @@ def candidates(text: str, file: str, d: Diagnostic) -> Iterator[Fix]:
             yield source.before(later, "wgmma.wait(keep=0)", "wait for the group before its registers are used")
     elif d.code == "D202" and earlier is not None:
         yield from _release(source, lines, earlier)
+    elif d.code == "O508":
+        yield from _rounded(source, lines)
+    elif d.code == "P111" and later is not None and earlier is not None:
+        yield from _counted(source, lines, later, earlier)
     elif d.code == "N802":
         yield from _neutral(source, lines, d)
     elif d.code in ("M401", "M403", "M407"):
         yield from _between_ctas(source, lines, d)
+
+
+def _rounded(source: _Source, lines: list[str]) -> Iterator[Fix]:
+    """Divisions that round down, one after the other, rounded up."""
+    for number, line in enumerate(lines, 1):
+        for match in re.finditer(r"(\w+) // (\w+)", line.split("#")[0]):
+            new = f"cdiv({match.group(1)}, {match.group(2)})"
+            yield source.replace(number, match.start(), match.group(0), new, "round up: the last part is ragged")
+
+
+def _counted(source: _Source, lines: list[str], later: int, earlier: int) -> Iterator[Fix]:
+    """The bound of one role's loop in the other's."""
+    bounds = {n: _RANGE.search(lines[n - 1]) for n in (later, earlier)}
+    for line, other in ((later, earlier), (earlier, later)):
+        mine, theirs = bounds[line], bounds[other]
+        if mine is not None and theirs is not None:
+            message = "count the trips as the other role does"
+            yield source.replace(line, mine.start(), mine.group(0), theirs.group(0), message)
 
 
 def _neutral(source: _Source, lines: list[str], d: Diagnostic) -> Iterator[Fix]:

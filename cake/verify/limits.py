@@ -1,4 +1,4 @@
-"""Limits of the hardware on an expanded kernel (W701, W702, W705 to W708, W710): rules over declarations, before any run.
+"""Limits of the hardware on an expanded kernel (W701, W702, W705 to W708, W710, C605): rules over declarations, before any run.
 
 Expansion keeps them all; a kernel written or changed by hand as JSON may not. Sources: the target table
 (``cake.ir.targets``), PTX ISA 9.0: 5.5.7 (swizzling modes: the pattern repeats every 8 rows of the swizzle's width, by bits of
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from cake.diagnostics import Diagnostic, Span
 from cake.ir import expanded as x
 from cake.ir.dtypes import DTYPES
+from cake.ir.ops import OPS
 from cake.ir.targets import TARGETS, Target
 from cake.machine.program import statements
 
@@ -136,8 +137,22 @@ def _counts(kernel: x.Kernel, target: Target | None) -> Iterator[Diagnostic]:
             yield _error("W710", message, m.span, "fewer arrivals")
 
 
+def _warpgroups(kernel: x.Kernel, target: Target | None) -> Iterator[Diagnostic]:
+    """Instructions of a warpgroup are executed by four warps, of which the first is a multiple of four (9.7.15.1)."""
+    for role in kernel.roles:
+        wide = [n for n in statements(role.body) if isinstance(n, x.Op) and OPS[n.op].width == "warpgroup"]
+        if wide and (role.first_warp % 4 or role.warps % 4):
+            message = f"role `{role.name}` begins at warp {role.first_warp} with {role.warps} warps an instance, and `{wide[0].op}` "
+            yield _error(
+                "C605",
+                message + "is executed by a whole warpgroup",
+                wide[0].span or role.span,
+                "warps 4, from a multiple of 4 on",
+            )
+
+
 Rule = Callable[[x.Kernel, Target | None], Iterator[Diagnostic]]
-RULES: tuple[Rule, ...] = (_shared, _threads, _named, _pool, _boxes, _swizzles, _counts)
+RULES: tuple[Rule, ...] = (_shared, _threads, _named, _pool, _boxes, _swizzles, _counts, _warpgroups)
 
 
 def _error(code: str, message: str, span: Span | None, help: str, *facts: str) -> Diagnostic:

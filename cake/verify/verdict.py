@@ -16,7 +16,8 @@ class Verdict(Record):
 
     ``claim`` says how far it reaches: "proved for all trip counts" (order and visibility inside a CTA, Theorem 3 of
     docs/verification.md 1.3), or "checked up to" the launches that were run. ``notes``: what the claim rests on and what
-    it leaves out, in sentences. ``codes``: of the findings that block, root cause first. ``runs``: executions of the
+    it leaves out, in sentences. ``codes``: of the findings that block, root cause first;
+    ``diagnostics``: those findings, and warnings. ``runs``: executions of the
     machine; ``seconds``: of processor time.
     """
 

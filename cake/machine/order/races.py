@@ -176,7 +176,10 @@ class Races:
             return "F310", "wait for the full completion of the store, not only for its reads, before the flag"
         if earlier.agent.cluster != later.agent.cluster or (everywhere and _tiles_differ(earlier, later)):
             return "M401", "order the two through one of the patterns between clusters, or keep them apart"
-        return self._named_race(pair)
+        code, help = self._named_race(pair)
+        if code in ("D201", "D202", "D203", "D204") and _aliases(earlier, later):
+            return "D210", "order the last use of the one buffer before the first of the other, or give each its own bytes"
+        return code, help
 
     def _named_race(self, pair: Pair) -> tuple[str, str]:
         earlier, later = pair.earlier, pair.later
@@ -266,6 +269,12 @@ def _what(access: Access) -> str:
         return f"`{region.buffer}`[{region.slot}]{position}"
     assert isinstance(region, ev.GlobalRegion)
     return f"`{region.tensor}`"
+
+
+def _aliases(earlier: Access, later: Access) -> bool:
+    """The same bytes under two names."""
+    a, b = earlier.effect.region, later.effect.region
+    return isinstance(a, ev.SharedRegion) and isinstance(b, ev.SharedRegion) and a.buffer != b.buffer
 
 
 def _tiles_differ(earlier: Access, later: Access) -> bool:

@@ -204,7 +204,8 @@ FAULTS = {
         _WHOLE,
     ),
     "warps": _pair(13, "D204", SWAP, "", "sync()\n            ", fixed=True),
-    "missed": _pair(0, "O501", ROWS, "M // 2", "cdiv(M, 2)"),
+    "missed": _pair(0, "O501", ROWS.replace("@@", "cdiv(M, 2)").replace("r < M", "r < @@"), "M - 1", "M"),
+    "rounded": _pair(0, "O508", ROWS, "M // 2", "cdiv(M, 2)", fixed=True),
     "twice": _pair(0, "O502", OVERLAP.replace("store(y[@@, cols(v)], v)", "@@"), "store(y[t.i, cols(v)], v)", "pass"),
     "shared": _pair(0, "M401", OVERLAP.replace("            store(y[t.i, cols(v)], v)\n", ""), "t.i // 2 * 2", "t.i"),
     "lag": _pair(
