@@ -50,6 +50,7 @@ PURE: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "fabsf": np.abs,
     "fmaxf": np.fmax,
+    "anew": lambda x: x,
     "select": np.where,
     "divide": lambda a, b: np.asarray(a, np.float32) / np.asarray(b, np.float32),
     "cdiv": lambda a, b: -(-np.asarray(a) // b),
