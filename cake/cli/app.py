@@ -47,13 +47,23 @@ def check(
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Run the verifier.")] = True,
     prove: Annotated[bool, typer.Option("--prove", help="Take the time for a proof, as build does.")] = False,
     hints: Hints = True,
+    timeline: Annotated[
+        str | None,
+        typer.Option("--timeline", metavar="OUT.html", help="Draw the launch that fails, else a small one (one FILE)."),
+    ] = None,
+    kernel: Annotated[
+        str | None, typer.Option("--kernel", "-k", metavar="NAME", help="Which kernel --timeline draws.")
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Report every finding of each file; the exit code is 1 if one blocks."""
-    from cake.cli.checking import check_files
+    from cake.cli.checking import Drawing, check_files
 
-    found, advice, result, text = check_files(files, "full" if prove else "quick" if verify else None, hints=hints)
+    drawing = Drawing(timeline, kernel) if timeline is not None else None
+    found, advice, result, text = check_files(
+        files, "full" if prove else "quick" if verify else None, hints=hints, drawing=drawing
+    )
     _end(found, result, as_json=as_json, text=text, advice=advice)
 
 

@@ -82,7 +82,7 @@ def statements(kernel: x.Kernel, role: x.Role | None, body: Sequence[x.Stmt], de
         elif isinstance(s, x.Cursor):
             yield Lines(_cursor(s), depth, reason, s.span)
         else:
-            yield Lines(f"{s.executor}: {_text(kernel, role, s)}", depth, reason, s.span)
+            yield Lines(f"{s.executor}: {text(kernel, role, s)}", depth, reason, s.span)
 
 
 def _for(s: x.For) -> str:
@@ -134,7 +134,7 @@ def _cursor(s: x.Cursor) -> str:
 # ---- synchronisation ------------------------------------------------------------------------------------------------
 
 
-def _text(kernel: x.Kernel, role: x.Role | None, s: x.Stmt) -> str:
+def text(kernel: x.Kernel, role: x.Role | None, s: x.Stmt) -> str:
     match s:
         case x.Init():
             found = next((b for b in kernel.barriers if b.name == s.barrier), None)
