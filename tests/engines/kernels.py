@@ -9,8 +9,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from cake.compiler import expand_text
 from cake.ir import expanded as x
-from tests.ptx.compiled import example
+from tests.ptx.compiled import EXAMPLES, example
 
 F32, I32 = np.float32, np.int32
 
@@ -59,7 +60,8 @@ def attention() -> Subject:
     k = example("attention", None, D=64, BN=128)
     cu_q, cu_k = np.array([0, 100], I32), np.array([0, 180], I32)
     values = {"q": _z(100, 1, 64), "k": _z(180, 1, 64), "v": _z(180, 1, 64), "cu_q": cu_q, "cu_k": cu_k}
-    return Subject(k, {**values, "max_q": 100, "scale_log2": 1.0, "y": _z(100, 1, 64)})
+    more = {"max_q": 100, "scale_log2": 1.0, "y": _z(100, 1, 64), "tile_counter": _z(1, dtype=I32)}
+    return Subject(k, {**values, **more})
 
 
 def softmax() -> Subject:
@@ -100,6 +102,16 @@ def gemm_bias_gelu() -> Subject:
     return Subject(example("gemm_bias_gelu"), values)
 
 
+def attention_drawn() -> Subject:
+    """Tiles drawn from a counter, by two CTAs."""
+    text = (EXAMPLES / "attention.cake").read_text().replace("tiles persistent:", "tiles dynamic(load):")
+    k = expand_text(text, constants={"D": 64, "BN": 128})
+    base = attention().values
+    values = {**base, **{n: _z(200, 2, 64) for n in ("q", "k", "v", "y")}, "max_q": 200}
+    cu = np.array([0, 200], I32)
+    return Subject(k, {**values, "cu_q": cu, "cu_k": cu, "tile_counter": np.zeros(1, I32)}, 2)
+
+
 Make = Callable[[], Subject]
 SMALL: dict[str, Make] = {
     "gemm": gemm,
@@ -118,5 +130,6 @@ MORE: dict[str, Make] = {
     "rmsnorm": rmsnorm,
     "batched_gemm": batched_gemm,
     "gemm_bias_gelu": gemm_bias_gelu,
+    "attention_drawn": attention_drawn,
 }
 """And what the benchmark runs besides."""

@@ -8,7 +8,7 @@ from typing import Any
 from cake.diagnostics import CakeError
 from cake.expand.wellformed import problems
 from cake.ir import expanded as x
-from cake.machine.order import check
+from cake.machine.order import Profile, check
 from cake.verify.oracle import attack
 from cake.verify.search import search
 from tests.engines.emitted import interpret
@@ -21,13 +21,20 @@ def order(kernel: x.Kernel, values: Mapping[str, Any], ctas: int) -> str:
     """The order reading, after the check that the kernel is well-formed."""
     if problems(kernel):
         return "broken"
-    try:
-        codes = {d.code for d in check(kernel, dict(values), ctas=ctas, values=False) if d.severity == "error"}
-    except CakeError as error:
-        codes = {d.code for d in error.diagnostics}
+    codes = _codes(kernel, values, ctas, "conservative")
     if not codes:
         return "clean"
-    return "unknown" if all(c.startswith("U") for c in codes) else "policy" if codes <= POLICY else "broken"
+    if codes <= POLICY and not _codes(kernel, values, ctas, "practice"):
+        return "policy"
+    return "unknown" if all(c.startswith("U") for c in codes) else "broken"
+
+
+def _codes(kernel: x.Kernel, values: Mapping[str, Any], ctas: int, profile: Profile) -> set[str]:
+    try:
+        found = check(kernel, dict(values), ctas=ctas, profile=profile, values=False)
+    except CakeError as error:
+        found = list(error.diagnostics)
+    return {d.code for d in found if d.severity == "error"}
 
 
 def searched(kernel: x.Kernel, values: Mapping[str, Any], ctas: int) -> str:

@@ -224,6 +224,16 @@ def test_a_cta_that_ends_before_its_peer(end: str, verdict: str) -> None:
     assert verdict == "clean" or said.kind == "peer"
 
 
+def test_who_leaves_after_arriving_at_the_cluster_barrier() -> None:
+    """Rank 1 arrives and leaves; the barrier still waits for the threads of rank 0, and carries what rank 1 wrote."""
+    branch = "mov.u32 %c, %cluster_ctarank;\nsetp.eq.s32 %second, %c, 1;\nmapa.shared::cluster.u32 %there, %e, 0;"
+    arrive, waits = "barrier.cluster.arrive.release.aligned;", "barrier.cluster.wait.acquire.aligned;"
+    one = f"st.shared::cluster.b32 [%there], 1;\n{arrive}"
+    for zero, verdict in ((f"{arrive}\n{waits}\n{READ}", "clean"), (f"{READ}\n{arrive}\n{waits}", "broken")):
+        both = (f"{MEET}\n@%second bra $one;\n{zero}\nret;|$one:\n{one}", f"{MEET}\n{arrive}\n{waits}")
+        assert found(*both, also=branch, ctas=2, cluster=2).verdict == verdict
+
+
 def test_control_by_data() -> None:
     """A condition on data may choose among values; if it chooses what is done, the verdict is unknown."""
     test = "ld.global.f32 %f1, [%mine];\nsetp.lt.f32 %p, %f1, 0f00000000;\n@%p bra $less;\n"

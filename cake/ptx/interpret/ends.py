@@ -30,6 +30,8 @@ def leave(m: Machine, fiber: Fiber, s: Step) -> bool:
     warp.exited |= mask
     for strand in fiber.strands(mask):
         raise_to(cta.end, strand.settle().happened)
+        if strand.cluster_arrived == cta.cluster.generation:  # it no longer counts, and is no longer waited for
+            cta.cluster.arrived -= (strand.mask & mask).bit_count()
     settle_cluster(m, cta)
     if all(w.exited == ALL for w in cta.warps):
         cta.done = True

@@ -40,6 +40,7 @@ class Machine:
         self.findings: dict[tuple[str, int, bool], Finding] = {}
         self.log: dict[tuple[int, int, int], list[tuple[int, object]]] = {}
         self.atomics = False
+        self.covered: set[int] = set()
         self.landings: list[Landing] = []
         self.issued = 0
         self.maps = launch.maps()
@@ -208,7 +209,8 @@ class Machine:
         except Undecided as u:
             undecided = str(u)
         findings = tuple(self.findings.values())
-        return Run(self.schedule.name, findings, undecided, self.steps, self.log, self.atomics)
+        done = frozenset(self.covered)
+        return Run(self.schedule.name, findings, undecided, self.steps, self.log, self.atomics, done)
 
     def _turn(self) -> bool:
         fibers = [f for c in self.ctas if not c.done for w in c.warps for f in w.fibers if f.ready]
@@ -286,6 +288,7 @@ class Machine:
         if blocked is not None:
             fiber.waits = (blocked, blocked.version)
             return False
+        self.covered.add(s.at)
         fiber.pc = s.after
         return True
 

@@ -38,9 +38,10 @@ class Undecided(Exception):
 
 @dataclass(frozen=True)
 class Run:
-    """One schedule. ``steps``: synchronising instructions executed. ``log``: for each strand (CTA, warp, lowest lane)
-    where it waited and read, and which phases and whose writes it found there. ``atomics``: these may depend on the
-    order of atomics."""
+    """One schedule. ``steps``: synchronising instructions executed; ``covered``: places of the effects among all
+    instructions that were. ``log``: for each strand (CTA, warp, lowest lane) where it
+    waited and read, and which phases and whose writes it found there. ``atomics``: these may depend on the order of
+    atomics."""
 
     schedule: str
     findings: tuple[Finding, ...] = ()
@@ -48,6 +49,7 @@ class Run:
     steps: int = 0
     log: dict[tuple[int, int, int], list[tuple[int, object]]] = field(default_factory=dict, compare=False, repr=False)
     atomics: bool = False
+    covered: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
 
 
 @dataclass(frozen=True)
