@@ -59,7 +59,8 @@ POINTS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
     "layernorm-8192": ("layernorm", None, {"COLS": 8192, "ROWS": 1, "WARPS": 8}),
     "attention": ("attention", None, {"CAUSAL": False}),
     "attention-causal": ("attention", None, {}),
-    "attention-64": ("attention", None, {"D": 64, "LSE": True}),
+    "attention-64": ("attention", None, {"D": 64, "WGS": 3, "KV_STAGES": 3, "LSE": True}),
+    "attention-256": ("attention", None, {"D": 256, "BN": 80, "Q_STAGES": 1}),
     "gemm_pingpong": ("gemm_pingpong", None, {}),
     "gemm_pingpong-192": ("gemm_pingpong", None, {"BN": 192, "STAGES": 4}),
     "gemm_pingpong-split": ("gemm_pingpong", None, {"SPLIT": 4}),
@@ -69,17 +70,13 @@ POINTS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
     "kmeans-256": ("kmeans", "assign", {"D": 256, "BN": 64, "POINTS": 1}),
     "kmeans-norms": ("kmeans", "half_norms", {}),
 }
-DYNAMIC = "attention-dynamic"
 
 
 def expanded(name: str) -> Any:
     """The kernel that ``build`` builds under this name."""
-    from cake.compiler import expand_file, expand_text
+    from cake.compiler import expand_file
 
     examples = Path(__file__).resolve().parent.parent / "examples"
-    if name == DYNAMIC:  # tiles drawn by the producer; a name of its own because it takes the counter
-        text = (examples / "attention.cake").read_text().replace("kernel attention(", "kernel attention_dynamic(")
-        return expand_text(text.replace("tiles persistent:", "tiles dynamic(load):"), "attention_dynamic.cake")
     stem, kernel, constants = POINTS[name]
     return expand_file(examples / f"{stem}.cake", kernel=kernel, constants=constants)
 
@@ -89,7 +86,7 @@ def build_all(directory: Path, names: list[str]) -> int:
     from cake.codegen.build import build, write
 
     failed = 0
-    for name in (*POINTS, DYNAMIC):
+    for name in POINTS:
         if names and name not in names:
             continue
         try:

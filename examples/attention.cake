@@ -5,8 +5,8 @@
 # WGS warpgroups own 64 queries each and take turns at the tensor cores. In its turn a warpgroup issues Q K.T of one block of
 # keys and P V of the block before; the softmax of the one then runs under the other. Blocks are walked from the last key to
 # the first, so that the blocks that need a mask come first; one skewed loop says all of it, and `split` makes the prologue,
-# the masked, the plain and the final part into straight loops. Tiles of a head are walked longest first, HG heads together,
-# so that the short ones fill the end of the grid.
+# the masked, the plain and the final part into straight loops. Tiles take unequal times, so each is drawn from a counter when
+# its CTA is free: the longest of a head first, HG heads together, so that the short ones fill the end of the grid.
 #
 # S, P and O lie in registers: BN / 2 + BN / 4 + D / 2 of a thread. So wide heads take narrow blocks (D=256: 80 keys), and
 # narrow heads, whose exponentials take as long as their products, take a third warpgroup to cover them (D=64).
@@ -16,7 +16,7 @@ kernel attention(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, HK, D], cu_q
     const WGS: {2, 3} = 2
     const BM = 64 * WGS
     const BN: {64, 80, 112, 128, 160, 176} = 128
-    const Q_STAGES: {1, 2} = 1                      # 2: the queries of the next tile come while this one is at work
+    const Q_STAGES: {1, 2} = 2                      # 2: the queries of the next tile come while this one is at work
     const KV_STAGES: {2, 3} = 2
     const HG: {1, 4, 16} = 16                       # heads walked together: 1 for L2 reuse, many for balance
     const CAUSAL: {False, True} = True
@@ -27,7 +27,7 @@ kernel attention(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, HK, D], cu_q
     assume increasing(cu_q), increasing(cu_k), cu_q[0] == 0, cu_k[0] == 0, cu_q[B] == TQ, cu_k[B] == TK
     assume finite(v)                                # 0 * v is 0 where a key is masked
 
-    tiles persistent:
+    tiles dynamic(load):
         b in B
         h in H grouped(HG)
         i in cdiv(max_q, BM)

@@ -1,4 +1,5 @@
-"""Inputs and reference of attention.cake: packed sequences whose lengths are drawn to add up to TQ and TK."""
+"""Inputs and reference of attention.cake: packed sequences whose lengths are drawn to add up to TQ and TK; the counter of tiles is
+zero before and after."""
 
 from __future__ import annotations
 
@@ -32,6 +33,7 @@ def inputs(dims: dict[str, int], constants: dict[str, Any], rng: np.random.Gener
         "cu_k": _lengths(dims["TK"], dims["B"], rng),
         "max_q": int(np.diff(cu_q).max()),
         "scale_log2": float(np.log2(np.e) / np.sqrt(d)),
+        "tile_counter": np.zeros(1, np.int32),
     }
 
 
@@ -57,7 +59,7 @@ def reference(arguments: dict[str, Any], dims: dict[str, int], constants: dict[s
             y[rows, h] = np.where(total > 0, p @ v[keys, h // share] / np.where(total > 0, total, 1), 0)
             with np.errstate(divide="ignore"):
                 lse[h, rows] = (np.where(np.isinf(top), 0, top) + np.log2(total))[:, 0]
-    return {"y": y, "lse": lse}
+    return {"y": y, "lse": lse, "tile_counter": np.zeros(1)}
 
 
 def tolerance(name: str) -> float:

@@ -201,12 +201,12 @@ POINTS: tuple[tuple[str, str | None, dict[str, Any], dict[str, int]], ...] = (
 )
 
 
-def _drawn() -> Case:
-    """Attention with tiles drawn by its producer."""
+def _in_order() -> Case:
+    """Attention with the tiles of a CTA in a fixed order."""
     file = EXAMPLES / "attention.cake"
-    kernel = expand_text(file.read_text().replace("tiles persistent:", "tiles dynamic(load):"), str(file))
+    kernel = expand_text(file.read_text().replace("tiles dynamic(load):", "tiles persistent:"), str(file))
     dims = {"B": 3, "H": 2, "HK": 1, "TQ": 300, "TK": 420}
-    return _of("attention_drawn", file, kernel, dims, {"y": 2**-6})
+    return _of("attention_in_order", file, kernel, dims, {"y": 2**-6})
 
 
 def right() -> Iterator[Case]:
@@ -227,4 +227,4 @@ def right() -> Iterator[Case]:
             t.name: float(bound(t.name)) for t in outputs if bound is not None and DTYPES[t.dtype].kind == "float"
         }
         yield _of(f"{kernel.name}_{n}", file, kernel, dims, tolerance)
-    yield _drawn()
+    yield _in_order()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.problems.attention import ATTENTION, ATTENTION_DYNAMIC
+from benchmarks.problems.attention import ATTENTION
 from benchmarks.problems.gemm import BATCHED_GEMM, GEMM, GEMM_BIAS_GELU, GEMM_CLUSTER, GEMM_PINGPONG
 from benchmarks.problems.kmeans import ASSIGN, HALF_NORMS
 from benchmarks.problems.problem import Constants, Problem, Shape, poison, poisoned, random_tensor
@@ -25,6 +25,5 @@ PROBLEMS = {
         RMSNORM,
         LAYERNORM,
         ATTENTION,
-        ATTENTION_DYNAMIC,
     )
 }

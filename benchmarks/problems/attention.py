@@ -1,10 +1,9 @@
 """Attention over packed sequences. A shape is (sequences, query heads, key heads, query length, key length); a negative query
-length asks for ragged sequences of up to that many queries."""
+length asks for ragged sequences of up to that many queries. The counter of tiles is the last argument."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from benchmarks.problems.problem import Constants, Problem, Shape, poisoned, random_tensor
@@ -44,7 +43,7 @@ def _attention_arguments(torch: Any, shape: Shape, generator: Any, constants: Co
     ]
     if constants["LSE"]:
         arguments.append(poisoned(torch, (h, tq), generator.device, torch.float32))
-    return arguments
+    return [*arguments, torch.zeros(1, dtype=torch.int32, device=generator.device)]
 
 
 def _attention(torch: Any, t: list[Any], constants: Constants) -> list[tuple[Any, Any]]:
@@ -139,12 +138,4 @@ ATTENTION = Problem(
     unit="TFLOP/s",
     checked=_attention_shapes,
     timed=_attention_timed,
-)
-ATTENTION_DYNAMIC = replace(
-    ATTENTION,
-    name="attention_dynamic",
-    arguments=lambda torch, s, g, c: [
-        *_attention_arguments(torch, s, g, c),
-        torch.zeros(1, dtype=torch.int32, device=g.device),
-    ],
 )

@@ -79,6 +79,18 @@ def test_the_fastest_right_candidate_is_compared(fake: Torch, monkeypatch: pytes
     assert "fast" in text and "1.500" in text
 
 
+def test_summary_leaves_out_packed_cells_beside_cudnn(capsys: pytest.CaptureFixture[str]) -> None:
+    def cell(d: int, lengths: list[int], ratio: float) -> dict[str, Any]:
+        samples = {"ours_us": [10.0, 10.0], "peer_us": [10.0 * ratio, 10.0 * ratio]}
+        one = {"ratio": {"median": ratio}, "samples": samples}
+        return {"name": f"{d}-{len(lengths)}", "d": d, "lengths": lengths, "peers": dict.fromkeys(attention.PEERS, one)}
+
+    attention.summary([cell(128, [9, 9], 1.0), cell(64, [9, 9], 4.0), cell(128, [1, 2, 3], 100.0)])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" of ")[1][:7] for line in lines] == ["2 cells", "1 cells", "3 cells", "2 cells"]
+    assert "cuDNN: geometric mean 2.0000" in lines[0] and "cuDNN, D=128: geometric mean 1.0000" in lines[1]
+
+
 def test_work_counts_what_a_query_sees() -> None:
     dense = attention.cell(128, False, 2, 4, 4, 100)
     assert dense.dense and dense.work == 2 * 4 * 4 * 128 * 100 * 100
@@ -94,7 +106,7 @@ def test_candidates_are_points_of_the_example(d: int) -> None:
         point = {"D": d, **chosen}
         constants = {n: v for n, v in point.items() if n != "DRAWN"} | {"CAUSAL": True, "LSE": False}
         kernel = expand_text(
-            text.replace(attention.IN_ORDER, attention.DRAWN) if point["DRAWN"] else text, constants=constants
+            text if point["DRAWN"] else text.replace(attention.DRAWN, attention.IN_ORDER), constants=constants
         )
         assert (kernel.tensors[-1].name == "tile_counter") == point["DRAWN"]
         names.add(attention.label(point, True))

@@ -85,7 +85,12 @@ def test_the_seed_is_the_last_parameter() -> None:
 @needs_nvrtc
 @pytest.mark.parametrize(
     ("name", "constants"),
-    [("gemm", {}), ("attention", {"BN": 176}), ("gemm_pingpong", {"BN": 192, "STAGES": 4}), ("kmeans", {"D": 128})],
+    [
+        ("gemm", {}),
+        ("attention", {"BN": 176, "Q_STAGES": 1}),
+        ("gemm_pingpong", {"BN": 192, "STAGES": 4}),
+        ("kmeans", {"D": 128}),
+    ],
 )
 def test_delays_cost_no_registers(name: str, constants: dict[str, int]) -> None:
     """The kernels with the fullest registers: nothing is spilled, no wgmma is serialised, and the translation check passes."""

@@ -33,7 +33,7 @@ POINTS = [
     ("layernorm", None, {}),
     ("attention", None, {}),
     ("attention", None, {"D": 64, "BN": 176, "CAUSAL": False}),
-    ("attention", None, {"D": 256, "BN": 80, "LSE": True}),
+    ("attention", None, {"D": 256, "BN": 80, "Q_STAGES": 1, "LSE": True}),
     ("corpus/softmax_streamed", None, {}),  # two loops over one range: both run or none
 ]
 SYNCHRONISING = ("wgmma", "tma", "matrix", "mma", "barrier", "flags", "scalars", "peer", "across", "atomic", "cp_async")

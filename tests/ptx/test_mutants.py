@@ -86,8 +86,8 @@ CUDA: dict[str, tuple[str, str, str]] = {
     "the drain by all": ("gemm", r"if \(one\) \{(?=\n(?:#line.*\n)?\s*bulk_wait_read<0>)", "if (lane == 0) {"),
     "two waits swapped": (
         "attention",
-        r"(barrier_wait\(smem \+ )QS_FULL(, qs_wait\.phase\);(?:.*\n)*?.*barrier_wait\(smem \+ )KS_FULL \+ 8 \* ks_wait\.slot(, ks_wait\.phase\);)",
-        r"\1KS_FULL + 8 * ks_wait.slot\2QS_FULL\3",
+        r"(barrier_wait\(smem \+ )QS_FULL( \+ 8 \* qs_wait\.slot, qs_wait\.phase\);(?:.*\n)*?.*barrier_wait\(smem \+ )KS_FULL( \+ 8 \* ks_wait\.slot, ks_wait\.phase\);)",
+        r"\1KS_FULL\2QS_FULL\3",
     ),
     "the turn passed to oneself": ("attention", r"TENSOR_CORES_BARRIER \+ \(w \+ 1 & 1\)", "TENSOR_CORES_BARRIER + w"),
 }  # fmt: skip
