@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 
 from cake.diagnostics import CakeError, Diagnostic, Findings, Label
-from cake.expand import clusters, dynamic
+from cake.expand import clusters, dynamic, lanes
 from cake.expand import declarations as d
 from cake.expand.constants import Value, bind_constants
 from cake.expand.context import Abort, KernelContext, RoleContext
@@ -105,6 +105,7 @@ def _expand(ctx: KernelContext, constants: Mapping[str, Value]) -> x.Kernel:
     tiles = ctx.tiles
     assert tiles is not None
     roles = clusters.finish(ctx, roles)
+    roles = [lanes.ordered(r, frozenset(b.name for b in buffers)) for r in roles]
     grid: Expr = tiles.positions
     if tiles.schedule == "persistent":
         resident: Expr = Apply(op="*", args=(Sym(name="%sms"), Sym(name="%resident")), dtype="i32")

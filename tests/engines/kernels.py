@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from cake.compiler import expand_text
+from cake.cli.companion import Companion
+from cake.compiler import expand_file, expand_text
 from cake.ir import expanded as x
+from cake.ir.dtypes import numpy_dtype
+from cake.ir.evaluate import evaluate
+from examples.corpus import references
 from tests.ptx.compiled import EXAMPLES, example
 
 F32, I32 = np.float32, np.int32
@@ -112,6 +119,18 @@ def attention_drawn() -> Subject:
     return Subject(k, {**values, "cu_q": cu, "cu_k": cu, "tile_counter": np.zeros(1, I32)}, 2)
 
 
+def expert(file: str, dims: dict[str, int]) -> Subject:
+    """A kernel of the expert corpus."""
+    folder = EXAMPLES / "corpus"
+    k = expand_file(folder / file)
+    inputs = Companion(Path(references.__file__), references, k.name).find("inputs")
+    values = inputs(dims, dict(k.constants), np.random.default_rng(0))
+    for t in k.tensors:
+        shape = [int(evaluate(e, {**dims, **k.constants})) for e in t.shape]
+        values.setdefault(t.name, _z(*shape, dtype=numpy_dtype(t.dtype)))
+    return Subject(k, values)
+
+
 Make = Callable[[], Subject]
 SMALL: dict[str, Make] = {
     "gemm": gemm,
@@ -131,5 +150,9 @@ MORE: dict[str, Make] = {
     "batched_gemm": batched_gemm,
     "gemm_bias_gelu": gemm_bias_gelu,
     "attention_drawn": attention_drawn,
+    **{
+        row["file"].removesuffix(".cake"): partial(expert, row["file"], row["shapes"][-1])
+        for row in json.loads((EXAMPLES / "corpus" / "corpus.json").read_text())
+    },
 }
 """And what the benchmark runs besides."""
