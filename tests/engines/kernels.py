@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from cake.cli.companion import Companion
-from cake.compiler import expand_file, expand_text
+from cake.compiler import expand_file
 from cake.ir import expanded as x
 from cake.ir.dtypes import numpy_dtype
 from cake.ir.evaluate import evaluate
@@ -63,12 +63,12 @@ def gemm_split() -> Subject:
 
 
 def attention() -> Subject:
-    """One sequence, ragged in both directions."""
+    """Two tiles of one sequence, drawn by two CTAs; ragged in both directions."""
     k = example("attention", None, D=64, BN=128)
-    cu_q, cu_k = np.array([0, 100], I32), np.array([0, 180], I32)
-    values = {"q": _z(100, 1, 64), "k": _z(180, 1, 64), "v": _z(180, 1, 64), "cu_q": cu_q, "cu_k": cu_k}
-    more = {"max_q": 100, "scale_log2": 1.0, "y": _z(100, 1, 64), "tile_counter": _z(1, dtype=I32)}
-    return Subject(k, {**values, **more})
+    cu_q, cu_k = np.array([0, 200], I32), np.array([0, 240], I32)
+    values = {"q": _z(200, 1, 64), "k": _z(240, 1, 64), "v": _z(240, 1, 64), "cu_q": cu_q, "cu_k": cu_k}
+    more = {"max_q": 200, "scale_log2": 1.0, "y": _z(200, 1, 64), "tile_counter": np.zeros(1, I32)}
+    return Subject(k, {**values, **more}, 2)
 
 
 def softmax() -> Subject:
@@ -109,16 +109,6 @@ def gemm_bias_gelu() -> Subject:
     return Subject(example("gemm_bias_gelu"), values)
 
 
-def attention_drawn() -> Subject:
-    """Tiles drawn from a counter, by two CTAs."""
-    text = (EXAMPLES / "attention.cake").read_text().replace("tiles persistent:", "tiles dynamic(load):")
-    k = expand_text(text, constants={"D": 64, "BN": 128})
-    base = attention().values
-    values = {**base, **{n: _z(200, 2, 64) for n in ("q", "k", "v", "y")}, "max_q": 200}
-    cu = np.array([0, 200], I32)
-    return Subject(k, {**values, "cu_q": cu, "cu_k": cu, "tile_counter": np.zeros(1, I32)}, 2)
-
-
 def expert(file: str, dims: dict[str, int]) -> Subject:
     """A kernel of the expert corpus."""
     folder = EXAMPLES / "corpus"
@@ -149,7 +139,6 @@ MORE: dict[str, Make] = {
     "rmsnorm": rmsnorm,
     "batched_gemm": batched_gemm,
     "gemm_bias_gelu": gemm_bias_gelu,
-    "attention_drawn": attention_drawn,
     **{
         row["file"].removesuffix(".cake"): partial(expert, row["file"], row["shapes"][-1])
         for row in json.loads((EXAMPLES / "corpus" / "corpus.json").read_text())
