@@ -66,7 +66,7 @@ def load() -> dict[str, Disagreement]:
 
 def write(name: str, title: str, kernel: x.Kernel, values: Mapping[str, Any], ctas: int, said: dict[str, str]) -> None:
     """Store an unresolved one."""
-    (HERE / f"{name}.json").write_text(kernel.model_dump_json(indent=1, exclude_defaults=True) + "\n")
+    (HERE / f"{name}.json").write_text(kernel.model_dump_json(indent=1) + "\n")
     sizes = {n: v for n, v in values.items() if isinstance(v, int | float)}
     shapes = {n: list(np.shape(v)) for n, v in values.items() if n not in sizes}
     lines = [f"title = {json.dumps(title)}", f"program = {json.dumps(name)}", f"ctas = {ctas}"]

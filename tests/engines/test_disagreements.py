@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cake.expand.prune import flatten
+from cake.ir import expanded as x
+from tests.engines import store
 from tests.engines.store import Disagreement, load
 from tests.engines.verdicts import ENGINES, verdicts
+from tests.litmus.catalogue import kernel
+from tests.litmus.test_litmus import arguments
 from tests.ptx.compiled import needs_nvrtc
 
 STORED = load()
@@ -37,3 +43,20 @@ def test_what_counts_as_decided() -> None:
     assert not Disagreement(**base).resolved
     assert not Disagreement(**base, right="ptx", resolution="fixed the oracle").resolved
     assert Disagreement(**base, right="ptx", resolution="PTX ISA 9.7.13.1").resolved
+
+
+def test_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the benchmark files is as small as the difference allows, can be read again, and is not decided."""
+
+    def has_copy(k: x.Kernel) -> bool:
+        return any(isinstance(n, x.Op) and n.op == "tma.load" for role in k.roles for n in flatten(role.body))
+
+    k = kernel("05_tma_load_wait_read")
+    small = store.shrink(k, has_copy)
+    assert [n.kind for role in small.roles for n in flatten(role.body)] == ["op", "exit", "exit"]
+    monkeypatch.setattr(store, "HERE", tmp_path)
+    said = dict.fromkeys(ENGINES, "clean") | {"ptx": "broken"}
+    store.write("new", "a copy", small, {**arguments(k), "n": 3}, 1, said)
+    found = store.load()["new"]
+    assert found.kernel() == small and found.values()["n"] == 3 and found.then == found.now == said
+    assert not found.resolved
