@@ -18,7 +18,7 @@ from cake.codegen.index import Index
 from cake.codegen.names import CTYPE, size_of
 from cake.codegen.tiles import AxisValue, Site
 from cake.ir import expanded as x
-from cake.ir.expr import Apply, Axis, Expr, integer
+from cake.ir.expr import Apply, Axis, Expr, Reg, integer, walk
 
 LANE_SPAN = {"frag_col": 8, "lane % 4": 4}
 """Lane parts of columns with a known bound (exclusive, a power of two)."""
@@ -112,15 +112,24 @@ def element_subs(ref: x.Ref) -> tuple[Expr, ...]:
 def contiguous_axis(ref: x.Ref) -> str | None:
     """The axis ("col" or "lin") along which consecutive indices are consecutive elements in memory; None if there is
     none."""
-    forms = [affine(e) for e in element_subs(ref)]
-    if not forms or any(f is None for f in forms):
+    subs = element_subs(ref)
+    form = affine(subs[-1]) if subs else None
+    if form is None:
         return None
-    last = dict(forms[-1].axes)  # type: ignore[union-attr]
+    last = dict(form.axes)
     for axis in ("col", "lin"):
-        others = any(dict(f.axes).get(axis) for f in forms[:-1])  # type: ignore[union-attr]
+        others = any(_moves_along(e, axis) for e in subs[:-1])
         if last.get(axis) == 1 and not others and not last.get("lin" if axis == "col" else "col"):
             return axis
     return None
+
+
+def _moves_along(e: Expr, axis: str) -> bool:
+    """Whether an index may change along an axis: it has the axis in it, or elements of a register tile."""
+    form = affine(e)
+    if form is not None:
+        return bool(dict(form.axes).get(axis))
+    return any(isinstance(n, Reg) or (isinstance(n, Axis) and n.axis == axis) for n in walk(e))
 
 
 # ---- tensors --------------------------------------------------------------------------------------------------------

@@ -281,15 +281,15 @@ def vector(ctx: RoleContext, ref: Reference, cond: Expr | None, domain: TileType
     return run
 
 
-def _by_tile(ctx: RoleContext, cond: Expr) -> bool:
-    """The predicate has an element of a register tile for each column."""
-    tiles = [n for n in walk(cond) if isinstance(n, Reg)]
+def _by_tile(ctx: RoleContext, e: Expr) -> bool:
+    """The predicate or index has an element of a register tile for each column."""
+    tiles = [n for n in walk(e) if isinstance(n, Reg)]
     return any((n.cols[1] - n.cols[0] if n.cols is not None else ctx.tiles[n.name].cols) > 1 for n in tiles)
 
 
 def _contiguous(ctx: RoleContext, ref: Reference) -> bool:
     def uses_col(sub: x.Sub) -> bool:
-        return isinstance(sub, x.Elem) and _has_axis(sub.index, ("col", "lin"))
+        return isinstance(sub, x.Elem) and (_has_axis(sub.index, ("col", "lin")) or _by_tile(ctx, sub.index))
 
     last = ref.subs[-1]
     if not isinstance(last, x.Elem) or any(uses_col(sub) for sub in ref.subs[:-1]):
@@ -334,6 +334,16 @@ def atomic(ctx: Context, e: s.Call) -> None:
     _write(ctx, e, bound, "atomic", {"function": e.func.name})
 
 
+def _adds_vectors(ctx: RoleContext, ref: Reference, attrs: dict[str, x.Attribute]) -> bool:
+    """Additions of f32 to global memory go by vectors, like stores (PTX ISA 9.7.13.6: `.vec_32_bit` of `red`, sm_90)."""
+    return (
+        attrs.get("function") == "add"
+        and ref.storage.dtype == "f32"
+        and ref.storage.space != "shared"
+        and "red_vector" in ctx.kernel.target.features
+    )
+
+
 def _write(ctx: RoleContext, e: s.Call, bound: dict[str, s.Expr], op: str, attrs: dict[str, x.Attribute]) -> None:
     ref = reference(ctx, bound["ref"], f"the destination of `{op}`")
     if ref.storage.direction == "in":
@@ -375,8 +385,8 @@ def _write(ctx: RoleContext, e: s.Call, bound: dict[str, s.Expr], op: str, attrs
         from cake.expand.pipelines import note_write
 
         note_write(ctx, ref, "store", e.span)
-    if op == "store":
-        attrs = {"vector": vector(ctx, ref, cond, domain, e.span)}
+    if op == "store" or _adds_vectors(ctx, ref, attrs):
+        attrs = {**attrs, "vector": vector(ctx, ref, cond, domain, e.span)}
     operands: dict[str, x.Ref | Expr] = {"dst": ref.ref, "value": value.expr}
     if cond is not None:
         operands["where"] = cond

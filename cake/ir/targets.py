@@ -30,7 +30,7 @@ class Target:
 
 
 _AMPERE = frozenset({"mma", "cp_async", "ldmatrix"})
-_HOPPER = _AMPERE | {"tma", "mbarrier", "wgmma", "stmatrix", "setmaxnreg", "cluster", "pdl"}
+_HOPPER = _AMPERE | {"tma", "mbarrier", "wgmma", "stmatrix", "setmaxnreg", "cluster", "pdl", "red_vector"}
 _BLACKWELL = (_HOPPER - {"wgmma"}) | {"tcgen05", "clc"}
 
 TARGETS: dict[str, Target] = {

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from cake.diagnostics import CakeError, Diagnostic
 from cake.ir import expanded as x
 from cake.ir.dtypes import DTYPES
-from cake.ir.expr import Apply, Expr, Reg
+from cake.ir.expr import Apply, Expr, Reg, walk
 from cake.ir.layout import TileType, register_map
 from cake.ptx import shared
 from cake.ptx.builder import Builder
@@ -455,7 +455,11 @@ def updates(node: x.Op, threads: int) -> int | None:
     if t is None or node.expr("where") is not None or t.rows == 1 or t.cols in (1, 4):
         return None
     whole = t.layout.kind == "spread" and t.rows * t.cols % (threads * t.layout.vector) == 0
-    return register_map(t, threads).count if whole or t.layout.kind in ("frag", "rowwise") else None
+    if not whole and t.layout.kind not in ("frag", "rowwise"):
+        return None
+    if any(isinstance(n, Reg) for s in node.ref("dst").subs if isinstance(s, x.Elem) for n in walk(s.index)):
+        return None  # vectors where the index is known not to change along one, elements otherwise
+    return register_map(t, threads).count // int(node.attrs.get("vector") or 1)
 
 
 def varying(kernel: x.Kernel) -> frozenset[str]:

@@ -263,6 +263,40 @@ for _function in ("add", "max", "min"):
         for _space in ("global", "shared"):
             _atomic(_function, _dtype, _space)
 
+
+def _atomic_vectors(layout: str, rows: int, index: str, at: Array) -> None:
+    """Additions in vectors: what a thread holds side by side goes side by side. ``at``: the row of y for each row of x."""
+    cols = np.arange(64)[None] + 64 * at[:, None]
+
+    add(
+        Form(
+            f"atomic add f32 vectors {layout} {index}",
+            simple(
+                f"x: f32[{rows}, 64], at: i32[{rows}], inout y: f32[4, 64]",
+                f"a: f32[{rows}, 64] {layout}",
+                f"a = load(x[rows(a), cols(a)])\natomic.add(y[{index}, cols(a)], a)",
+            ),
+            lambda rng, kind: {
+                "x": values(rng, "random", "f32", (rows, 64)),
+                "at": at.astype(np.int32),
+                "y": values(rng, "random", "f32", (4, 64)),
+            },
+            lambda x, at, y: {"y": _combined(y.ravel(), cols.ravel(), x.ravel(), "add", "f32").reshape(4, 64)},
+            lambda x, at, y: {"y": _matrix_bound(y, cols, x)},
+            ("random",),
+        )
+    )
+
+
+def _matrix_bound(y: Array, at: Array, x: Array) -> Bound:
+    flat = _atomic_bound(y.ravel(), at.ravel(), x.ravel(), "add", "f32")
+    return Bound(absolute=np.asarray(flat.absolute).reshape(y.shape), sign=True, reason=flat.reason)
+
+
+_atomic_vectors("spread(4)", 8, "rows(a) % 4", np.arange(8) % 4)
+_atomic_vectors("spread(2)", 4, "rows(a)", np.arange(4))
+_atomic_vectors("frag", 64, "rows(a) // 16", np.arange(64) // 16)
+
 add(
     Form(
         "atomic of scalars",

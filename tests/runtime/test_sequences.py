@@ -124,7 +124,7 @@ def test_torch_workspace(artifact: SequenceArtifact) -> None:
 def test_front_door() -> None:
     import cake
 
-    k = cake.compile(KMEANS, BN=64)
+    k = cake.compile(KMEANS, kernel="kmeans_assign", BN=64)
     assert isinstance(k, LoadedSequence) and k.steps[1].kernel.constants["BN"] == 64
     assert cake.compile(KMEANS, kernel="half_norms").kernel.name == "half_norms"
     with pytest.raises(CakeError):
@@ -136,7 +136,7 @@ def test_bf16_values() -> None:
     from examples import kmeans
 
     file = parse(KMEANS.read_text(), str(KMEANS))
-    s = expand_steps(file, select(file, None))  # type: ignore[arg-type]
+    s = expand_steps(file, select(file, "kmeans_assign"))  # type: ignore[arg-type]
     given = kmeans.inputs({"B": 2, "N": 130, "K": 60}, {"D": 128}, np.random.default_rng(3))
     assert given["x"].dtype == ml_dtypes.bfloat16
     out = run_sequence(s, {**given, "ids": np.zeros((2, 130), np.int32)}).outputs["ids"]

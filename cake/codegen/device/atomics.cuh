@@ -5,6 +5,18 @@ __device__ __forceinline__ void reduce_add_global(float *p, float x)
     asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" :: "l"(p), "f"(x) : "memory");
 }
 
+// Vectors, from sm_90 on: each element is combined by itself.
+__device__ __forceinline__ void reduce_add_global(float *p, float x, float y)
+{
+    asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" :: "l"(p), "f"(x), "f"(y) : "memory");
+}
+
+__device__ __forceinline__ void reduce_add_global(float *p, float x, float y, float z, float w)
+{
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
+                 :: "l"(p), "f"(x), "f"(y), "f"(z), "f"(w) : "memory");
+}
+
 __device__ __forceinline__ void reduce_add_global(int *p, int x)
 {
     asm volatile("red.relaxed.gpu.global.add.s32 [%0], %1;" :: "l"(p), "r"(x) : "memory");

@@ -221,10 +221,12 @@ def _atomic(role: RoleContext, node: x.Op) -> None:
         return
     m = map_of(role, value_domain(node))
     holder = _lane(role, Site(m, Index()).first_holder())
-    with role.unrolled(m.count) as i:
+    width = _width(node, memory, m) if node.attrs.get("vector") is not None else 1
+    with role.unrolled(m.count // width, width) as i:
         site = Site(m, i)
         condition = joined(holder, _lane(role, site.valid()), _condition(role, where, site))
-        access = f"{function}({memory.at(site)}, {Expression(role, site).text(value)});"
+        values = ", ".join(Expression(role, Site(m, i + k)).text(value) for k in range(width))
+        access = f"{function}({memory.at(site)}, {values});"
         role.line(f"if ({condition}) {access}" if condition else access)
 
 

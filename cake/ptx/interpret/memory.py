@@ -259,10 +259,10 @@ def _publish(m: Machine, fiber: Fiber, s: Step, mask: int, address: int) -> None
 
 
 def _reduce(m: Machine, fiber: Fiber, s: Step, mask: int) -> None:
-    size, _ = _size(s)
+    size, count = _size(s)
     where = m.addresses(fiber, s.args[0], mask)
-    touch(m, fiber, s, where, size, write=True, atomic=True)
-    for a in where.values():
+    touch(m, fiber, s, where, size * count, write=True, atomic=True)
+    for a in (first + size * i for first in where.values() for i in range(count)):
         _keep(m, fiber, a, size, None, space_of(s) == "shared")
         if a in m.words:
             m.words[a].changed()
