@@ -28,6 +28,7 @@ POINTS = [
     ("gemm_bias_gelu", None, {}),
     ("batched_gemm", None, {}),
     ("kmeans", "assign", {}),
+    ("kmeans", "assign_add", {"D": 64}),
     ("gemm_pingpong", None, {}),
     ("gemm_pingpong", None, {"BN": 192, "STAGES": 3}),
     ("layernorm", None, {}),
