@@ -11,6 +11,7 @@ from cake.ir.expanded import Kernel, Op
 from cake.verify.search.lower import Launch
 from cake.verify.search.model import Model
 from cake.verify.search.outcome import Outcome
+from cake.verify.search.persistent import Reduction
 from cake.verify.search.registers import misuse
 from cake.verify.search.rotation import Rotation
 from cake.verify.search.state import Bad, State
@@ -31,6 +32,7 @@ def search(
     all_warps: bool = False,
     halves: bool = False,
     endless: bool = False,
+    reduced: bool = False,
 ) -> Outcome:
     """All interleavings of one launch at warp granularity, up to ``limit`` states (then unknown, U906).
 
@@ -40,6 +42,9 @@ def search(
 
     ``endless``: states that differ by whole turns of all rings count as one. Give a launch with many trips: if the search closes
     before any agent comes to its end, any number of trips is covered but for how they end (``complete`` says whether it did).
+
+    ``reduced``: moves that commute with all that may come before them are not interleaved (``persistent``): the same verdict,
+    perhaps another witness, and no remarks.
     """
     try:
         if ctas > 1 and not _flags(kernel):
@@ -49,12 +54,12 @@ def search(
                 launch = Launch(
                     kernel, launch_values, ctas=ctas, clusters=(cluster,), all_warps=all_warps, halves=halves
                 )
-                outcomes.append(explore(Transitions(Model(launch)), limit, endless=endless))
+                outcomes.append(explore(Transitions(Model(launch)), limit, endless=endless, reduced=reduced))
                 if outcomes[-1].verdict != "clean":
                     return outcomes[-1]
             return Outcome("clean", "", outcomes[0].trace if outcomes else (), sum(o.states for o in outcomes))
         launch = Launch(kernel, launch_values, ctas=ctas, all_warps=all_warps, halves=halves)
-        return explore(Transitions(Model(launch)), limit, endless=endless)
+        return explore(Transitions(Model(launch)), limit, endless=endless, reduced=reduced)
     except Undecided as why:
         return Outcome("unknown", str(why).split(":")[0], (str(why),))
     except Fault as why:
@@ -76,7 +81,7 @@ def _flags(kernel: Kernel) -> bool:
     return any(inside(role.body) for role in kernel.roles)
 
 
-def explore(machine: Transitions, limit: int, *, endless: bool = False) -> Outcome:
+def explore(machine: Transitions, limit: int, *, endless: bool = False, reduced: bool = False) -> Outcome:
     """Depth first; the path to a bad state is its witness."""
     for agent in machine.model.agents:
         text = misuse(agent)
@@ -85,13 +90,14 @@ def explore(machine: Transitions, limit: int, *, endless: bool = False) -> Outco
     if endless:
         return _endless(machine, limit)
     first = machine.first()
+    successors = Reduction(machine).successors if reduced else machine.successors
     came: Came = {first: None}
     stack = [first]
     while stack:
         state = stack.pop()
         alive = False
         try:
-            for move, following in machine.successors(state):
+            for move, following in successors(state):
                 alive = True
                 if following not in came:
                     came[following] = (state, move)

@@ -48,6 +48,16 @@ class BufferMap:
         return at
 
 
+def distinct(numbers: Array) -> Array:
+    """The numbers in order, each once. They are dense, so marking them is cheaper than sorting or hashing."""
+    if not numbers.size:
+        return numbers
+    first = int(numbers.min())
+    marked = np.zeros(int(numbers.max()) - first + 1, dtype=bool)
+    marked[numbers - first] = True
+    return np.flatnonzero(marked) + first
+
+
 class Regions:
     """All regions of a launch, by number. Granules of CTA c start at ``c * shared``; tensors follow."""
 
@@ -72,7 +82,7 @@ class Regions:
         """The region called ``key``; ``make`` gives its granules if it is new."""
         found = self.known.get(key)
         if found is None:
-            granules = np.unique(make().reshape(-1))
+            granules = distinct(make().reshape(-1))
             bytes_key = granules.tobytes()
             found = self.known.get(bytes_key)
             if found is None:
@@ -113,7 +123,7 @@ class Regions:
         where[used] = atom
         self.atoms = len(classes)
         self.home = [int(used[i]) for i in first]
-        self.lists = [np.unique(where[g]) for g in self.granules]
+        self.lists = [distinct(where[g]) for g in self.granules]
         self.masks = [sum(1 << int(a) for a in atoms) for atoms in self.lists]
 
     def cta_of(self, atom: int) -> int | None:
