@@ -1,8 +1,8 @@
 """The mutation suite in full: confusion matrix by class, as JSON and as the table of docs/verifier.md.
 
-``python -m benchmarks.mutation [--minutes N] [--workers N] [--only NAME] [--every N] [--page]`` judges as many mutants as
-fit, in an order that takes from every parent and class alike; what did not fit is counted. No GPU is used. ``--checker``
-mutates the checker instead: its effects and its rules.
+``python -m benchmarks.mutation [--minutes N] [--only NAME] [--every N] [--page]`` judges mutants one after the other, small parents
+first, and notes each in a progress file; the next call goes on from there (``--fresh``: from the start). One process, no GPU.
+``--checker`` mutates the checker instead: its effects and its rules.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ import random
 import signal
 import time
 from collections import Counter
-from multiprocessing import get_context
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.mutation.classes import CLASSES, LEFT_OUT, mutants
-from tests.mutation.judge import MANY, STATES, verdict, verifier
-from tests.mutation.matrix import COLUMNS, Matrix, Result, judge
+from tests.mutation.judge import MANY, STATES, Truth, Verdict, verdict, verifier
+from tests.mutation.matrix import COLUMNS, Judge, Matrix, Result, judge
 from tests.mutation.parents import Parent, parents
+from tests.mutation.site import Mutant
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutation.json"
+PROGRESS = ROOT / "build" / "mutation.jsonl"
 PAGE = ROOT / "docs" / "verifier.md"
 BEGIN, END = "<!-- mutation: begin -->", "<!-- mutation: end -->"
-PATIENCE = 60
+PATIENCE = 120
+"""Seconds for one mutant; then it is undecided."""
 
 
 class Slow(Exception):
@@ -38,54 +41,103 @@ def _alarm(*_: Any) -> None:
     raise Slow
 
 
-def work(task: tuple[str, int, float, int, bool]) -> tuple[str, list[Result], int]:
-    """One parent's mutants in a fixed random order, until the deadline."""
-    name, seed, seconds, every, whole = task
-    deadline = time.time() + seconds
-    parent = next(p for p in parents() if p.name == name)
+def order(parent: Parent, seed: int, every: int) -> list[Mutant]:
+    """A parent's mutants in a fixed random order."""
     found = list(mutants(parent.kernel))
     random.Random(seed).shuffle(found)
-    found = found[::every]
+    return found[::every]
+
+
+def work(parent: Parent, chosen: list[Mutant], whole: bool, known: set[str], deadline: float) -> Iterator[Result]:
+    """Judge mutants until the deadline."""
     signal.signal(signal.SIGALRM, _alarm)
-    results: list[Result] = []
-    # one generator, so that skeletons are compared over all of the parent's mutants
-    ask = verifier if whole else verdict
-    stream = judge(parent, found, ask)
-    while time.time() < deadline:
+    judging = Judge(parent, verifier if whole else verdict, known)
+    for m in chosen:
+        if time.time() > deadline:
+            return
         signal.alarm(PATIENCE)
         try:
-            results.append(next(stream))
-        except StopIteration:
-            signal.alarm(0)
-            break
+            result = judging.one(m)
         except Slow:
-            done = len(results) + 1
-            stream = judge(parent, found[done:], ask)
+            said = Truth("undecided", f"more than {PATIENCE} s")
+            result = Result(parent.name, m.number, m.what, "undecided accepted", said, Verdict("unknown"))
         finally:
             signal.alarm(0)
-    return name, results, len(found)
+        yield result
 
 
-def shares(chosen: list[Parent], minutes: float, workers: int) -> dict[str, float]:
-    """Seconds for each parent: synthetic ones are cheap, each kernel of the corpus gets a fixed share."""
-    whole = 60 * minutes * workers
-    heavy = [p for p in chosen if p.family == "corpus"]
-    each = 0.25 * whole / max(1, len(heavy))
-    light = whole - each * len(heavy)
-    rest = [p for p in chosen if p.family != "corpus"]
-    return {p.name: each if p in heavy else 1.5 * light / max(1, len(rest)) for p in chosen}
+def written(r: Result, seconds: float) -> str:
+    """A line of the progress file."""
+    line = {
+        "parent": r.parent,
+        "class": r.number,
+        "what": r.what,
+        "cell": r.cell,
+        "truth": r.truth.kind,
+        "why": r.truth.why,
+    }
+    line |= {"skeleton": r.truth.skeleton, "states": r.truth.states, "seconds": round(seconds, 3)}
+    line |= {"trace": list(r.truth.trace[-6:]), "codes": r.verdict.codes, "says": r.verdict.text}
+    return json.dumps(line) + "\n"
 
 
-def record(matrix: Matrix, possible: dict[str, int], seconds: float, seed: int) -> dict[str, Any]:
+def read(line: dict[str, Any]) -> Result:
+    """A result from the progress file."""
+    truth = Truth(line["truth"], line["why"], tuple(line["trace"]), line["skeleton"], line["states"])
+    said = Verdict(line["cell"], line["codes"], line["says"])
+    return Result(line["parent"], line["class"], line["what"], line["cell"], truth, said)
+
+
+def run(chosen: list[Parent], progress: Path, options: argparse.Namespace) -> None:
+    """Go on where the progress file ends."""
+    done: dict[str, list[Result]] = {}
+    if progress.exists():
+        for text in progress.read_text().splitlines():
+            r = read(json.loads(text))
+            done.setdefault(r.parent, []).append(r)
+    progress.parent.mkdir(exist_ok=True)
+    deadline = time.time() + 60 * options.minutes
+    with progress.open("a") as out:
+        for parent in chosen:
+            if time.time() > deadline:
+                return
+            before = done.get(parent.name, [])
+            rest = order(parent, options.seed, options.every)[len(before) :]
+            known = {r.truth.skeleton for r in before if r.truth.skeleton}
+            cells: Counter[str] = Counter()
+            at = time.time()
+            for r in work(parent, rest, options.verifier, known, deadline):
+                out.write(written(r, time.time() - at))
+                out.flush()
+                at = time.time()
+                cells[r.cell] += 1
+            if rest:
+                print(
+                    f"{parent.name}: {len(before) + sum(cells.values())} of {len(before) + len(rest)}, {dict(cells)}",
+                    flush=True,
+                )
+
+
+def record(progress: Path, possible: dict[str, int], seed: int) -> dict[str, Any]:
     """What is written to the results file."""
+    matrix, seconds, skeletons, states = Matrix(), 0.0, set(), []
+    for text in progress.read_text().splitlines():
+        line = json.loads(text)
+        matrix.add(read(line))
+        seconds += line["seconds"]
+        if line["skeleton"]:
+            skeletons.add(line["skeleton"])
+            states.append(line["states"])
     return {
         "mutants": sum(possible.values()),
         "judged": sum(sum(c.values()) for c in matrix.counts.values()),
         "distinct": sum(matrix.total(c) for c in COLUMNS),
+        "skeletons": len(skeletons),
         "seconds": round(seconds),
         "seed": seed,
         "oracle_seeds": MANY,
         "search_states": STATES,
+        "most_states": max(states),
         "totals": {c: matrix.total(c) for c in (*COLUMNS, "equivalent", "repeated")},
         "classes": {str(n): {"title": CLASSES[n], **matrix.counts[n]} for n in sorted(matrix.counts)},
         "left_out": {str(n): why for n, why in LEFT_OUT.items()},
@@ -115,19 +167,6 @@ def checker_page(summary: dict[str, Any]) -> None:
     text += "\nEffects of operations that none of these programs has (not run): "
     text += ", ".join(f"`{u}`" for u in summary["not_told"]) + "."
     put(text, "<!-- checker: begin -->", "<!-- checker: end -->")
-
-
-def resumed(path: Path) -> tuple[Matrix, dict[str, int], float]:
-    """What an earlier run wrote: it stopped between two parents."""
-    matrix, possible = Matrix(), {}
-    summary = json.loads(path.read_text())
-    for number, cells in summary["classes"].items():
-        matrix.counts[int(number)] = Counter({c: n for c, n in cells.items() if c != "title"})
-    for name, cells in summary["parents"].items():
-        possible[name] = cells.pop("possible")
-        matrix.parents[name] = Counter(cells)
-    matrix.notes, matrix.kinds = summary["notes"], Counter(summary["bad_executions"])
-    return matrix, possible, float(summary["seconds"])
 
 
 def again(path: Path) -> None:
@@ -184,14 +223,14 @@ def put(text: str, begin: str, end: str) -> None:
 def main() -> None:
     """The command line."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--minutes", type=float, default=20)
-    arguments.add_argument("--workers", type=int, default=2)
+    arguments.add_argument("--minutes", type=float, default=1e9)
     arguments.add_argument("--only", default="")
     arguments.add_argument("--every", type=int, default=1)
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--out", type=Path, default=RESULTS)
+    arguments.add_argument("--progress", type=Path, default=PROGRESS)
+    arguments.add_argument("--fresh", action="store_true", help="forget what earlier calls have judged")
     arguments.add_argument("--page", action="store_true", help="write the table of docs/verifier.md")
-    arguments.add_argument("--resume", action="store_true", help="go on with the parents that the results file lacks")
     arguments.add_argument("--again", action="store_true", help="judge the false accepts of the results once more")
     arguments.add_argument("--verifier", action="store_true", help="ask cake.verify.verify instead of the order check")
     arguments.add_argument("--checker", action="store_true", help="mutate the checker instead of kernels")
@@ -204,35 +243,17 @@ def main() -> None:
     if options.checker:
         checker(RESULTS.with_name("checker_mutation.json") if options.out == RESULTS else options.out, options.page)
         return
-    began = time.time()
     chosen = [p for p in parents() if options.only in p.name]
+    progress = options.progress
     if options.verifier:
         chosen = [p for p in chosen if verifier(p, p.kernel).kind == "accepted"]
         options.out = RESULTS.with_name("mutation_verifier.json") if options.out == RESULTS else options.out
-    matrix, possible, before = resumed(options.out) if options.resume else (Matrix(), {}, 0.0)
-    chosen = [p for p in chosen if p.name not in possible]
-    began -= before
-    seconds = shares(chosen, options.minutes, options.workers)
-    queue = sorted(chosen, key=lambda p: (len(p.name) * 7919 + sum(map(ord, p.name))) % 101)
-    with get_context("fork").Pool(options.workers, maxtasksperchild=1) as pool:
-        waiting = [
-            (p, pool.apply_async(work, ((p.name, options.seed, seconds[p.name], options.every, options.verifier),)))
-            for p in queue
-        ]
-        for parent, handle in waiting:
-            name, results, count = handle.get()
-            possible[name] = count
-            for r in results:
-                matrix.add(r)
-            bad = {
-                c: n
-                for c, n in matrix.parents.get(parent.name, Counter()).items()
-                if c not in ("broken rejected", "harmless accepted")
-            }
-            summary = record(matrix, dict(possible), time.time() - began, options.seed)
-            options.out.write_text(json.dumps(summary, indent=1) + "\n")
-            print(f"{name}: {len(results)} of {count}, {dict(bad)}, {time.time() - began:.0f} s", flush=True)
-    summary = record(matrix, dict(possible), time.time() - began, options.seed)
+        progress = progress.with_stem(f"{progress.stem}_verifier")
+    if options.fresh:
+        progress.unlink(missing_ok=True)
+    run(chosen, progress, options)
+    possible = {p.name: len(order(p, options.seed, options.every)) for p in parents()}
+    summary = record(progress, possible, options.seed)
     options.out.write_text(json.dumps(summary, indent=1) + "\n")
     if options.page:
         page(summary)

@@ -23,6 +23,7 @@ FEW, MANY = 3, 12
 """Seeds of the oracle: first, and where nothing was found. (The search tries all interleavings; views need few seeds.)"""
 
 STATES = 40_000
+"""Of one launch, after reduction."""
 
 
 @dataclass
@@ -76,7 +77,7 @@ def truth(parent: Parent, kernel: x.Kernel, launches: list[Launch], states: int 
         policy = found if found.policy else policy
     total, undecided = 0, ""
     for values in parent.launches:
-        found = search(kernel, values, ctas=parent.ctas, limit=states)
+        found = search(kernel, values, ctas=parent.ctas, limit=states, reduced=True)
         total += found.states
         if found.verdict == "broken":
             return Truth("broken", found.kind, found.trace, name, total)

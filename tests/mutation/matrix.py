@@ -111,21 +111,33 @@ class Matrix:
         return "\n".join(lines)
 
 
-def judge(parent: Parent, mutants: Iterable[Mutant], ask: Ask = verdict) -> Iterator[Result]:
-    """Judge the mutants of one parent; equal skeletons once."""
-    known: set[str] = set()
-    base = names(unrolled(parent, parent.kernel)[0])
-    for m in mutants:
+class Judge:
+    """Judges mutants of one parent; equal skeletons once. ``known``: skeletons judged before, its parent's among them."""
+
+    def __init__(self, parent: Parent, ask: Ask = verdict, known: Iterable[str] = ()) -> None:
+        self.parent = parent
+        self.ask = ask
+        self.base = names(unrolled(parent, parent.kernel)[0])
+        self.known = set(known)
+
+    def one(self, m: Mutant) -> Result:
+        """One mutant."""
+        parent = self.parent
         launches, said = unrolled(parent, m.kernel)
         name = names(launches) if said is None else said.skeleton
-        if said is None and name == base:
-            yield Result(parent.name, m.number, m.what, "equivalent", Truth("equivalent"), Verdict(""))
-            continue
-        if name and name in known:
-            yield Result(parent.name, m.number, m.what, "repeated", Truth("repeated"), Verdict(""))
-            continue
-        known.add(name)
-        heard = ask(parent, m.kernel)
+        if said is None and name == self.base:
+            return Result(parent.name, m.number, m.what, "equivalent", Truth("equivalent"), Verdict(""))
+        if name and name in self.known:
+            return Result(parent.name, m.number, m.what, "repeated", Truth("repeated"), Verdict(""))
+        self.known.add(name)
+        heard = self.ask(parent, m.kernel)
         real = said if said is not None else truth(parent, m.kernel, launches)
         cell = "crash" if heard.kind == "crash" else CELLS[real.kind, heard.kind]
-        yield Result(parent.name, m.number, m.what, cell, real, heard)
+        return Result(parent.name, m.number, m.what, cell, real, heard)
+
+
+def judge(parent: Parent, mutants: Iterable[Mutant], ask: Ask = verdict) -> Iterator[Result]:
+    """Judge the mutants of one parent."""
+    one = Judge(parent, ask).one
+    for m in mutants:
+        yield one(m)

@@ -306,13 +306,12 @@ class Order:
             held = self.held[column]
             for rule in ("own", "seen"):
                 row = FENCED[rule, space]
-                for at in (row, row + READS):
+                for at in (row, row + READS) if rule == "own" else (row,):
                     if held is not None:
                         np.maximum(clock.rows[at], held.rows[at], out=clock.rows[at])
                     clock.rows[at, column] = number
             row = FENCED["seen", space]
             np.maximum(clock.rows[row], clock.rows[V], out=clock.rows[row])
-            np.maximum(clock.rows[row + READS], clock.rows[R], out=clock.rows[row + READS])
             if space == "shared":  # where cp.async writes
                 clock.bits[PUB] |= clock.bits[DONE] & self.copies[column]
                 clock.bits[PUB_SEEN] |= (clock.bits[SEEN] & self.generic) | clock.bits[PUB]
