@@ -62,13 +62,12 @@ def gemm_split() -> Subject:
     return Subject(k, {**_product(200, 128, 200), **more}, 2)
 
 
-def attention() -> Subject:
-    """Two tiles of one sequence, drawn by two CTAs; ragged in both directions."""
+def attention(queries: int = 200, keys: int = 240, ctas: int = 2) -> Subject:
+    """Tiles of one sequence, drawn by two CTAs; ragged in both directions."""
     k = example("attention", None, D=64, BN=128)
-    cu_q, cu_k = np.array([0, 200], I32), np.array([0, 240], I32)
-    values = {"q": _z(200, 1, 64), "k": _z(240, 1, 64), "v": _z(240, 1, 64), "cu_q": cu_q, "cu_k": cu_k}
-    more = {"max_q": 200, "scale_log2": 1.0, "y": _z(200, 1, 64), "tile_counter": np.zeros(1, I32)}
-    return Subject(k, {**values, **more}, 2)
+    values = {"q": _z(queries, 1, 64), "k": _z(keys, 1, 64), "v": _z(keys, 1, 64), "y": _z(queries, 1, 64)}
+    more = {"cu_q": np.array([0, queries], I32), "cu_k": np.array([0, keys], I32), "tile_counter": np.zeros(1, I32)}
+    return Subject(k, {**values, **more, "max_q": queries, "scale_log2": 1.0}, ctas)
 
 
 def softmax() -> Subject:
