@@ -28,8 +28,8 @@ CITES = re.compile(r"PTX ISA \d+(\.\d+)*|axiom A\d+")
 
 class Disagreement(BaseModel):
     """One file. ``sizes``: scalar launch values; tensors are zeros of ``shapes`` (default: their constant extents).
-    ``then``: what the engines said when it was found, ``now``: what they say since, those that are held to it. ``right``: who was right.
-    ``resolution`` cites the ISA or an axiom; ``changed``: what was changed."""
+    ``then``: what the engines said when it was found, ``now``: what they say since, those that are held to it. ``right``:
+    who was right. ``resolution`` cites the ISA or an axiom; ``changed``: what was changed."""
 
     title: str
     program: str
