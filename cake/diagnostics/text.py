@@ -14,6 +14,9 @@ from cake.diagnostics.model import Diagnostic, Fix, Label, Span
 _EXCERPT = 140
 """Columns of a source line that are shown; longer lines are cut around the place."""
 
+_FIXED = 400
+"""Columns of a changed line that are shown: it is to be read, and copied, to its end."""
+
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "hint": "bold cyan"}
 
 
@@ -173,7 +176,8 @@ def _fix(page: _Page, fix: Fix, gutter: int, sources: Mapping[str, str]) -> None
         except ValueError:
             continue
         for line in _changed(old.split("\n"), new.split("\n"), edits[0].span.line):
-            page.add(f"{' ' * gutter}     {line}"[: _EXCERPT + gutter + 8], "green" if line[0] == "+" else "red")
+            shown = line if len(line) <= _FIXED else f"{line[:_FIXED]} …"
+            page.add(f"{' ' * gutter}     {shown}", "green" if line[0] == "+" else "red")
             page.end()
 
 

@@ -81,6 +81,14 @@ def test_long_lines_are_cut_around_the_place() -> None:
     assert carets.count("^") == 4
 
 
+def test_a_fix_in_a_long_line_is_shown_to_its_end() -> None:
+    line, new = "x" * 130 + " = a if b else c if d else e", "where(b, a, where(d, c, e))"
+    place = span(1, 134, 159)
+    fix = Fix(message="use `where`", edits=(Edit(span=place, replacement=new),))
+    found = Diagnostic(code="S119", severity="error", message="m", span=place, fix=fix)
+    assert f"+ {'x' * 130} = {new}\n" in render([found], {"a.cake": line})
+
+
 def test_a_terminal_cannot_be_steered() -> None:
     text = render(
         [Diagnostic(code="S001", severity="error", message="bad \x1b[2J", span=span(1, 1, 2))], {"a.cake": "\x1b[31m\0"}
