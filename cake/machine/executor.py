@@ -12,7 +12,7 @@ from cake.machine.elementwise import Array
 from cake.machine.faults import fail
 from cake.machine.flights import Flight, nothing
 from cake.machine.instance import ClusterState, Cta, Instance
-from cake.machine.memory import BufferLayout, Shared
+from cake.machine.memory import Shared, layout_of
 from cake.machine.program import RoleProgram, tracked_tiles
 from cake.machine.registers import poison
 from cake.machine.schedule import Scheduler
@@ -44,7 +44,7 @@ class Executor:
         self.scheduler = scheduler
         self.observer = observer
         self.moved = getattr(observer, "moved", None)
-        self.layouts = {b.name: BufferLayout(b) for b in kernel.buffers}
+        self.layouts = {b.name: layout_of(b) for b in kernel.buffers}
         for layout in self.layouts.values():
             if layout.end > kernel.shared_bytes:
                 fail(
@@ -52,7 +52,6 @@ class Executor:
                     f"`{layout.buffer.name}` ends at byte {layout.end} of {kernel.shared_bytes} bytes of shared memory",
                     layout.buffer.span,
                 )
-        self.spans: dict[Any, ev.Spans] = {}
         self.spinning: dict[str, list[Runner]] = {}
         self.open_flags = False
         self.runners: list[Runner] = []

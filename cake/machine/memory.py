@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,37 @@ POISON_BYTE = 0xFF
 Index = tuple[int | slice, ...]
 
 
+def merged(numbers: Array, width: int) -> Spans:
+    """The intervals ``n`` to ``n + width`` of some numbers, sorted and merged."""
+    if numbers.size == 0:
+        return ()
+    low = int(numbers.min())
+    extent = (int(numbers.max()) - low) // width + 1
+    places = numbers - low
+    if extent > 16 * numbers.size + 4096 or (width > 1 and (places % width).any()):
+        flat = np.unique(numbers)
+        breaks = np.flatnonzero(np.diff(flat) > width)
+        lows = flat[np.concatenate(([0], breaks + 1))]
+        highs = flat[np.concatenate((breaks, [flat.size - 1]))] + width
+        return tuple(zip(lows.tolist(), highs.tolist(), strict=True))
+    marks = np.zeros(extent + 2, dtype=bool)
+    marks[places // width + 1] = True
+    edges = np.flatnonzero(marks[1:] != marks[:-1]) * width + low
+    return tuple(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+@lru_cache(maxsize=512)
+def layout_of(buffer: Buffer) -> BufferLayout:
+    """The layout of a buffer, shared by all runs of its kernel."""
+    return BufferLayout(buffer)
+
+
 @dataclass(eq=False)
 class BufferLayout:
-    """Where the elements of one tile of a buffer lie, in bytes from the tile's start."""
+    """Where the elements of one tile of a buffer lie, in bytes from the tile's start. ``known``: spans of boxes that recur."""
 
     buffer: Buffer
+    known: dict[Any, Spans] = field(default_factory=dict)
     strides: tuple[int, ...] = field(init=False)
     panel: int = field(init=False)
     panel_stride: int = field(init=False)
@@ -92,13 +118,7 @@ class BufferLayout:
 
     def spans(self, start: int, elements: Array) -> Spans:
         """The bytes of elements given by their ``addresses``, in a tile at ``start``."""
-        flat = np.unique(self.swizzled(elements.reshape(-1) + start))
-        if flat.size == 0:
-            return ()
-        breaks = np.flatnonzero(np.diff(flat) > self.itemsize)
-        lows = flat[np.concatenate(([0], breaks + 1))]
-        highs = flat[np.concatenate((breaks, [flat.size - 1]))] + self.itemsize
-        return tuple(zip(lows.tolist(), highs.tolist(), strict=True))
+        return merged(self.swizzled(elements.reshape(-1) + start), self.itemsize)
 
 
 class Shared:

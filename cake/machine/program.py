@@ -10,11 +10,12 @@ from cake.ir import expanded as x
 from cake.ir.evaluate import Scalar, compile_expr
 from cake.ir.expr import Reg, registers, walk
 from cake.ir.layout import TileType
+from cake.ir.ops import OPS
 from cake.machine import events as ev
 from cake.machine.agents import Runner
 from cake.machine.faults import fail
 from cake.machine.footprints import footprint
-from cake.machine.meanings import MEANINGS, Meaning, Unit
+from cake.machine.meanings import MEANINGS, Meaning, Needed, Unit
 from cake.machine.synchronise import SIMPLE, Named, Statement, meet, release
 from cake.machine.tape import Action, Block, Branch, Code, Control, Loop, Step
 
@@ -62,7 +63,7 @@ class Operation(Statement):
                 (meaning.first if meaning.computed or m.values else meaning.place)(inst, step)
                 self._move(m, inst, step)
             step.came += len(members)
-            if meaning.writes and m.values:
+            if meaning.writes and (m.values or meaning.computed):
                 self._write(inst, step, members)
         if m.observer is not None:
             self._tell(m, inst, step, members)
@@ -119,9 +120,7 @@ class RoleProgram:
 class Compiler:
     """Compiles the statements of one role."""
 
-    def __init__(
-        self, kernel: x.Kernel, role: x.Role | None, tracked: frozenset[str], needed: frozenset[str] | None
-    ) -> None:
+    def __init__(self, kernel: x.Kernel, role: x.Role | None, tracked: frozenset[str], needed: Needed | None) -> None:
         warps = kernel.threads // 32 if role is None else role.warps
         self.kernel = kernel
         self.role = role
@@ -230,10 +229,10 @@ def tracked_tiles(kernel: x.Kernel) -> frozenset[str]:
     return frozenset(names)
 
 
-def needed_tiles(kernel: x.Kernel) -> frozenset[str] | None:
-    """Register tiles whose values decide which elements are accessed: those in masks and indices, and what they are
-    computed from. None if such a value, or a scalar, comes out of memory that the kernel writes, so that nothing may be
-    left out.
+def needed_values(kernel: x.Kernel) -> Needed | None:
+    """What decides which elements are accessed: register tiles in masks and indices, scalars that are read, words that are
+    waited for, and what they are computed from. None if such a value comes out of memory that something else than a store
+    writes, so that nothing may be left out.
 
     A run that computes only these has the same events as one that computes everything: control and the operands of
     synchronisation are scalars (docs/verification.md 1.3, F-a).
@@ -241,22 +240,46 @@ def needed_tiles(kernel: x.Kernel) -> frozenset[str] | None:
     written = {t.name for t in kernel.tensors if t.direction != "in"} | {b.name for b in kernel.buffers}
     sources: dict[str, set[str]] = {}
     loads: dict[str, str] = {}
-    needed: set[str] = set()
+    tiles: set[str] = set()
+    memories: set[str] = set()
+    writers: dict[str, list[x.Op]] = {}
     for role in kernel.roles:
         for node in statements(role.body):
             if isinstance(node, x.Op):
-                if node.op == "draw" or (node.op == "load_scalar" and node.ref("src").base in written):
-                    return None  # control depends on what the kernel writes
-                _flow(node, sources, loads, needed)
-    pending = list(needed)
-    while pending:
-        for name in sources.get(pending.pop(), ()):
-            if name not in needed:
-                needed.add(name)
-                pending.append(name)
-    if any(loads.get(name) in written for name in needed):
-        return None
-    return frozenset(needed)
+                seen = {"load_scalar": "src", "wait_until": "flag"}.get(node.op)
+                if seen is not None and node.ref(seen).base in written:
+                    memories.add(node.ref(seen).base)
+                _flow(node, sources, loads, tiles)
+                for base in _written(node):
+                    writers.setdefault(base, []).append(node)
+    open_tiles, open_memories = list(tiles), list(memories)
+    while open_tiles or open_memories:
+        if open_tiles:
+            tile = open_tiles.pop()
+            read, src = sources.get(tile, set()), loads.get(tile)
+            if src in written and src not in memories:
+                memories.add(src)
+                open_memories.append(src)
+        else:
+            read = set()
+            for node in writers.get(open_memories.pop(), ()):
+                if node.op not in ALWAYS:
+                    return None
+                value = node.expr("value")
+                read |= registers(value) if value is not None else set()
+        open_tiles += read - tiles
+        tiles |= read
+    return Needed(frozenset(tiles), frozenset(memories))
+
+
+ALWAYS = frozenset({"store", "stmatrix", "signal", "draw"})
+"""Operations that write what is needed also in a run that leaves other values out."""
+
+
+def _written(node: x.Op) -> list[str]:
+    """Tensors and buffers that an operation writes."""
+    modes = {e.operand: e.mode for e in OPS[node.op].effects}
+    return [v.base for n, v in node.operands.items() if isinstance(v, x.Ref) and modes.get(n, "r") != "r"]
 
 
 def _flow(node: x.Op, sources: dict[str, set[str]], loads: dict[str, str], needed: set[str]) -> None:
@@ -281,10 +304,8 @@ def _flow(node: x.Op, sources: dict[str, set[str]], loads: dict[str, str], neede
                 loads[target.name] = next((v.base for v in node.operands.values() if isinstance(v, x.Ref)), "")
 
 
-def compile_kernel(
-    kernel: x.Kernel, needed: frozenset[str] | None = None
-) -> tuple[RoleProgram, dict[str, RoleProgram]]:
-    """The entry and the roles. ``needed``: the only register tiles to compute (None: all)."""
+def compile_kernel(kernel: x.Kernel, needed: Needed | None = None) -> tuple[RoleProgram, dict[str, RoleProgram]]:
+    """The entry and the roles. ``needed``: the only values to compute (None: all)."""
     tracked = tracked_tiles(kernel)
     entry = Compiler(kernel, None, tracked, needed).compile()
     return entry, {role.name: Compiler(kernel, role, tracked, needed).compile() for role in kernel.roles}

@@ -14,7 +14,7 @@ from cake.ir.layout import TileType
 from cake.machine import events as ev
 from cake.machine.elementwise import Array
 from cake.machine.faults import fail
-from cake.machine.memory import BufferLayout, read_box
+from cake.machine.memory import BufferLayout, merged, read_box
 from cake.machine.registers import TileFunction, compile_tile
 
 if TYPE_CHECKING:
@@ -168,9 +168,9 @@ class BlockReference(Reference):
         layout = self.layout(inst)
         tile = box.tile
         spans = None
-        name = (self.ref.base, tile.instance, tile.slot, box.starts, box.sizes, self.ref.transposed, key)
+        name = (tile.instance, tile.slot, box.starts, box.sizes, self.ref.transposed, key)
         if mask is None or key is not None:
-            spans = inst.machine.spans.get(name)
+            spans = layout.known.get(name)
         if spans is None:
             index = tuple(slice(s, s + n) for s, n in zip(box.starts, box.sizes, strict=True))
             addresses = layout.addresses[index]
@@ -178,7 +178,7 @@ class BlockReference(Reference):
                 addresses = self._turned(addresses.reshape(self.shape))[mask]
             spans = layout.spans(layout.start(tile.instance, tile.slot), addresses)
             if mask is None or key is not None:
-                inst.machine.spans[name] = spans
+                layout.known[name] = spans
         return ev.SharedRegion((cta or tile.cta).index, spans, tile.name, tile.slot, tile.position)
 
     def _turned(self, a: Array) -> Array:
@@ -258,13 +258,7 @@ class ElementReference(Reference):
 
 def number_spans(numbers: Array) -> ev.Spans:
     """Sorted disjoint spans of a set of integers."""
-    flat = np.unique(numbers.reshape(-1))
-    if flat.size == 0:
-        return ()
-    breaks = np.flatnonzero(np.diff(flat) > 1)
-    lows = flat[np.concatenate(([0], breaks + 1))]
-    highs = flat[np.concatenate((breaks, [flat.size - 1]))] + 1
-    return tuple(zip(lows.tolist(), highs.tolist(), strict=True))
+    return merged(numbers.reshape(-1), 1)
 
 
 def element_like(ref: x.Ref) -> bool:

@@ -17,7 +17,7 @@ from cake.machine.assumptions import check_assumptions
 from cake.machine.elementwise import Array
 from cake.machine.events import Observer
 from cake.machine.executor import Executor
-from cake.machine.program import RoleProgram, compile_kernel, needed_tiles
+from cake.machine.program import RoleProgram, compile_kernel, needed_values
 from cake.machine.registers import poison
 from cake.machine.schedule import scheduler
 
@@ -121,7 +121,7 @@ def _run(
     open_flags: bool,
     prepare: Callable[[Programs], None] | None,
 ) -> None:
-    needed = None if computed else needed_tiles(kernel)
+    needed = None if computed else needed_values(kernel)
     computed = needed is None
     programs = compile_kernel(kernel, needed)
     if prepare is not None:

@@ -22,6 +22,7 @@ from cake.diagnostics import CakeError, Diagnostic
 from cake.ir import expanded as x
 from cake.ir.dtypes import numpy_dtype
 from cake.machine.instance import Instance
+from cake.machine.meanings import Needed
 from cake.machine.order.reader import Order
 from cake.machine.program import compile_kernel
 from cake.machine.schedule import scheduler
@@ -89,8 +90,7 @@ class _Exploration:
         self.walked: list[Choice | None] = []
         self.settled = True
         kernel = plan.kernel
-        self.programs = gated(compile_kernel(kernel, frozenset()))
-        self.spans: dict[Any, Any] = {}
+        self.programs = gated(compile_kernel(kernel, Needed(frozenset(), frozenset())))
         self.memory = {t.name: np.zeros((1,) * len(t.shape), numpy_dtype(t.dtype)) for t in kernel.tensors}
 
     def run(self) -> Closed:
@@ -292,7 +292,6 @@ class _Walk:
             values=False,
         )
         machine.cut, machine.choose = self._cut, self._choose
-        machine.spans = e.spans
         self.machine = machine
         machine.add_cluster(0, 0)
         if self.outer:

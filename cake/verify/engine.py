@@ -32,18 +32,20 @@ Effort = Literal["quick", "full"]
 
 @dataclass(frozen=True)
 class Budget:
-    """How much to spend: steps and seconds of the closure, seconds of launches, and how many launches at least."""
+    """How much to spend: steps and seconds of the closure, seconds of launches, how many launches at least, and how many of
+    them are read for padding besides the least one."""
 
     steps: int
     seconds: float
     launches: float
     least: int
+    padded: int = 0
     seeds: int = SEEDS
 
 
 BUDGETS: dict[Effort, Budget] = {
     "quick": Budget(steps=4000, seconds=0.1, launches=0.05, least=3, seeds=32),
-    "full": Budget(steps=2_000_000, seconds=30.0, launches=15.0, least=3),
+    "full": Budget(steps=2_000_000, seconds=30.0, launches=15.0, least=3, padded=4),
 }
 LAUNCH_STEPS = 400_000
 """Steps after which a launch is given up as too large."""
@@ -68,6 +70,8 @@ class _Verifier:
     given: list[dict[str, Any]] | None
     ctas: int
     runs: int = 0
+    events: int = 0
+    graph: tuple[int, int] = (0, 0)
     findings: list[Diagnostic] = field(default_factory=list)
     unknown: list[Diagnostic] = field(default_factory=list)
     done: list[Launch] = field(default_factory=list)
@@ -141,9 +145,10 @@ class _Verifier:
                 launch.arguments,
                 ctas=ctas,
                 observer=watch,
-                values=not grid.only_signals(self.kernel),
+                values=False,
                 max_steps=LAUNCH_STEPS,
             )
+            self.events += result.events
             if self.flags:
                 found += grid.progress(self.kernel, order.flags)
                 found += grid.left_over(self.kernel, result.outputs, order.flags)
@@ -168,7 +173,9 @@ class _Verifier:
         if not concerned(self.kernel):
             return
         deadline = time.process_time() + self.budget.launches
-        for launch in self.done[:4]:
+        least = Family(self.kernel).padded() if self.given is None else None
+        more = self.done[: self.budget.padded or (least is None)]
+        for launch in more if least is None else [least, *more]:
             ctas = grid.clusters(self.kernel, 0) if self.flags else self.ctas
             found = padding(self.kernel, launch.arguments, set(launch.data), ctas=ctas, max_steps=LAUNCH_STEPS)
             self.findings += [_at(d, launch) for d in report.choose(found)]
@@ -219,6 +226,7 @@ class _Verifier:
             self.notes.append(f"no proof for all trip counts: {why}")
             return None
         self.runs += closed.runs
+        self.graph = closed.nodes, closed.edges
         if closed.findings:
             self._aim(skeleton, closed)
             return None
@@ -274,6 +282,9 @@ class _Verifier:
             diagnostics=(*chosen, *remarks.remarks(self.kernel)),
             notes=tuple(self.notes),
             runs=self.runs,
+            events=self.events,
+            nodes=self.graph[0],
+            edges=self.graph[1],
             seconds=round(time.process_time() - self.start, 4),
         )
 

@@ -29,7 +29,7 @@ from cake.ir import expanded as x
 from cake.ir.expr import Const
 from cake.machine import events as ev
 from cake.machine.order.clocks import C
-from cake.machine.order.flags import Flags, Waited, Word, flag_tensors, word_of
+from cake.machine.order.flags import Flags, Waited, Word, word_of
 from cake.machine.order.report import far, steps
 from cake.machine.program import statements
 from cake.machine.run import run
@@ -306,15 +306,3 @@ def left_over(kernel: x.Kernel, outputs: dict[str, Any], flags: Flags) -> list[D
             )
         )
     return found
-
-
-def only_signals(kernel: x.Kernel) -> bool:
-    """Nothing but `signal` writes the tensors whose words are waited for."""
-    tensors = flag_tensors(kernel)
-    for role in kernel.roles:
-        for node in statements(role.body):
-            if isinstance(node, x.Op) and node.op not in ("signal", "wait_until"):
-                dst = node.operands.get("dst")
-                if isinstance(dst, x.Ref) and dst.base in tensors:
-                    return False
-    return True

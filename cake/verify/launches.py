@@ -35,6 +35,9 @@ CTAS = 2
 EVEN = -1
 """The pattern of data that has whole tiles only."""
 
+ENOUGH = 5
+"""Tiles of the first launches: with two CTAs one of them meets three."""
+
 MAX_TRIPS = 200
 """Trip counts beyond this are not run."""
 
@@ -220,8 +223,8 @@ class Family:
         high = {d: max(self.limits.get(d, {0})) for d in units}
         ragged = {d: (1 + (d in self.trips)) * u + max(1, u // 2) - 1 if u > 1 else 2 for d, u in units.items()}
         exact = {d: high[d] or (2 * u if u > 1 else 2) for d, u in units.items()}
-        yield ragged, 2, 0
-        yield exact, 1, 1
+        yield self._few(ragged, list(units)), 1, 0
+        yield self._few(exact, list(units)[::-1]), 1, 1
         yield dict.fromkeys(units, 1), 0, 2
         tiled = [d for d in units if d not in self.trips and d in symbols(self.kernel.positions)]
         if self.walk and tiled:
@@ -236,6 +239,26 @@ class Family:
         for q in range(1, depth + 1):  # numbers of tiles
             yield self._tiles(q), 1, 5 + q
             yield {**self._tiles(q), **{d: 3 * units[d] for d in trips}}, 1, 5 + q
+
+    def _few(self, wanted: dict[str, int], order: list[str]) -> dict[str, int]:
+        """The same with 1 for dims that only count tiles, as long as there are tiles enough; those early in ``order`` go on
+        counting. The sequences that an input of offsets tells apart stay several."""
+        kept = {d for a in self.kernel.tensors if a.name in self.control for e in a.shape for d in symbols(e)}
+        counts = [d for d in order if self.unit(d) == 1 and d not in self.trips and d not in kept]
+        constants = {n: v for n, v in self.kernel.constants.items() if not isinstance(v, str)}
+        values = {**wanted, **dict.fromkeys(counts, 1)}
+        for d in counts:
+            env = {**constants, **values}
+            if not symbols(self.kernel.positions) <= set(env) or int(evaluate(self.kernel.positions, env)) >= ENOUGH:
+                break
+            values[d] = wanted[d]
+        return values
+
+    def padded(self) -> Launch | None:
+        """The least launch in which every dim that is tiled is ragged, and loops over dims have a whole iteration before."""
+        units = {d: self.unit(d) for d in self._names()}
+        ragged = {d: (d in self.trips) * u + max(1, u // 2) - 1 if u > 1 else 2 for d, u in units.items()}
+        return self._launch(self._few({d: max(1, v) for d, v in ragged.items()}, []), 0, 0)
 
     def _guarded(self) -> set[int]:
         """Trip counts just past what conditions on loop indices single out."""

@@ -18,7 +18,8 @@ class Verdict(Record):
     docs/verification.md 1.3), or "checked up to" the launches that were run. ``notes``: what the claim rests on and what
     it leaves out, in sentences. ``codes``: of the findings that block, root cause first;
     ``diagnostics``: those findings, and warnings. ``runs``: executions of the
-    machine; ``seconds``: of processor time.
+    machine; ``events``: what the launches reported; ``nodes`` and ``edges`` of the graph of states that was closed;
+    ``seconds``: of processor time.
     """
 
     status: Status
@@ -27,6 +28,9 @@ class Verdict(Record):
     diagnostics: tuple[Diagnostic, ...] = ()
     notes: tuple[str, ...] = ()
     runs: int = 0
+    events: int = 0
+    nodes: int = 0
+    edges: int = 0
     seconds: float = 0.0
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cake.machine.meanings.base import Meaning, Unit
+from cake.machine.meanings.base import Meaning, Needed, Unit
 from cake.machine.meanings.bulk import CpAsync, TmaLoad, TmaPrefetch, TmaReduce, TmaStore
 from cake.machine.meanings.compute import ArgReduce, Assign, Reduce, TopK, Track
 from cake.machine.meanings.matrix import LdMatrix, Mma, StMatrix, Wgmma
@@ -32,4 +32,4 @@ MEANINGS: dict[str, type[Meaning]] = {
     "cp_async": CpAsync,
 }
 
-__all__ = ["MEANINGS", "Meaning", "Unit"]
+__all__ = ["MEANINGS", "Meaning", "Needed", "Unit"]

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from cake.machine.tape import Step
 
 
+@dataclass(frozen=True)
+class Needed:
+    """Register tiles whose values matter in a run without values (masks and indices), and the tensors and buffers that they,
+    or scalars, are read from."""
+
+    tiles: frozenset[str]
+    memories: frozenset[str]
+
+
 @dataclass
 class Unit:
     """Where an operation is compiled: the kernel, the role (None: the entry) and its warps. ``tracked``: register
@@ -33,8 +42,8 @@ class Unit:
     warps: int
     tiles: dict[str, TileType] = field(default_factory=dict)
     tracked: frozenset[str] = frozenset()
-    needed: frozenset[str] | None = None
-    """Register tiles whose values matter in a run without values (masks and indices); None: a run with values."""
+    needed: Needed | None = None
+    """What matters in a run without values; None: a run with values."""
 
 
 class Meaning:
@@ -49,9 +58,9 @@ class Meaning:
         self.unit = unit
         self.row: OpRow = OPS[op.op]
         self.computed = unit.needed is None or any(
-            isinstance(value, Reg) and value.name in unit.needed
+            value.name in unit.needed.tiles if isinstance(value, Reg) else value.base in unit.needed.memories
             for name, value in op.operands.items()
-            if name in ("dst", "index", "d")
+            if name in ("dst", "index", "d") and isinstance(value, Reg | x.Ref)
         )
         self.register_reads = self._registers(op)
 

@@ -324,6 +324,9 @@ class Draw(Move):
         memory[place] = 0 if old >= int(self.last(inst)) else old + 1
         inst.env[self.dst.name] = plain(np.asarray(old), self.dst.dtype)
 
+    def place(self, inst: Instance, step: Step) -> None:
+        self.first(inst, step)  # what is drawn decides control
+
     def effects(self, inst: Instance, step: Step, warp: int) -> tuple[ev.Effect, ...]:
         return (ev.Effect("counter", "rw", self.region(inst, step.result, None, warp, False), "generic"),)
 

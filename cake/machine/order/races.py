@@ -178,7 +178,10 @@ class Races:
             return "M401", "order the two through one of the patterns between clusters, or keep them apart"
         code, help = self._named_race(pair)
         if code in ("D201", "D202", "D203", "D204") and _aliases(earlier, later):
-            return "D210", "order the last use of the one buffer before the first of the other, or give each its own bytes"
+            return (
+                "D210",
+                "order the last use of the one buffer before the first of the other, or give each its own bytes",
+            )
         return code, help
 
     def _named_race(self, pair: Pair) -> tuple[str, str]:

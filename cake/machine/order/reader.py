@@ -16,6 +16,8 @@ as they are on a device. Whether the CTA that a wait_until needs is there to sig
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from cake.diagnostics import Diagnostic
@@ -67,6 +69,7 @@ class Order:
         self.running = False
         self.batches = 0
         self.memory = Memory(0, {})
+        self.handlers: dict[str, Any] = {}
 
     # -- the observer's interface -------------------------------------------------------------------------------------
 
@@ -82,6 +85,9 @@ class Order:
         self.columns = Columns(setup)
         self.agents = setup.agents
         count = len(setup.agents)
+        self.halves: dict[tuple[int, int], list[int]] = {}
+        for c, agent in enumerate(setup.agents):
+            self.halves.setdefault((agent.cta, agent.warp), []).append(c)
         self.clocks = [Clock.fresh(self.columns.count) for _ in range(count)]
         self.numbers = [0] * count
         self.progress: list[list[int]] = [[] for _ in range(count)]
@@ -107,7 +113,9 @@ class Order:
 
     def event(self, event: ev.Event) -> None:
         """The next event."""
-        handler = getattr(self, f"_{event.kind}", None)
+        handler = self.handlers.get(event.kind, self)
+        if handler is self:
+            handler = self.handlers[event.kind] = getattr(self, f"_{event.kind}", None)
         if handler is not None:
             handler(event)
 
@@ -266,12 +274,8 @@ class Order:
                     for each in (DONE, SEEN, SEEN_S, SEEN_X):
                         clock.bits[each] |= 1 << bit
         if event.queue == "wgmma" and event.ops:
-            warp = [
-                self.clocks[c]
-                for c, a in enumerate(self.agents)
-                if (a.cta, a.warp) == (event.agent.cta, event.agent.warp)
-            ]
-            self.registers.waited(event.agent.cta, event.agent.warp, warp)
+            where = event.agent.cta, event.agent.warp
+            self.registers.waited(*where, [self.clocks[c] for c in self.halves[where]])
 
     def _idle_waits(self) -> list[Diagnostic]:
         """P120: a wait by a thread that never committed, where some access needed the operations of another thread's

@@ -73,9 +73,12 @@ class Registers:
 
     def waited(self, cta: int, warp: int, clocks: list[Clock]) -> None:
         """Forget what both halves of a warp know to be finished."""
+        done = clocks[0].bits[DONE]
+        for clock in clocks[1:]:
+            done &= clock.bits[DONE]
         for (where, number, _), uses in self.flying.items():
-            if where == cta and number == warp:
-                uses[:] = [u for u in uses if not all(c.has(u.bit, DONE) for c in clocks)]
+            if where == cta and number == warp and uses:
+                uses[:] = [u for u in uses if not done >> u.bit & 1]
 
     def _add(self, code: str, message: str, site: ev.Site | None, help: str) -> None:
         key = code, site.path if site is not None else ""

@@ -8,6 +8,7 @@ Bytes that were always accessed together share a cell; a region that cuts throug
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from typing import Literal
 
@@ -116,34 +117,47 @@ class Space:
     def __init__(self, size: int) -> None:
         self.owner = np.zeros(size, dtype=np.int32)
         self.cells = [Cell(size)]
-        self.known: dict[ev.Spans, tuple[int, list[int]]] = {}
+        self.known: dict[ev.Spans, tuple[int, list[Cell]]] = {}
 
     def at(self, spans: ev.Spans) -> list[Cell]:
-        """The cells that make up ``spans``, splitting those that reach beyond."""
-        version = len(self.cells)
+        """The cells that make up ``spans``, splitting those that reach beyond. A cell that has been split since is smaller,
+        so the sizes tell whether what is known still makes up the whole."""
         found = self.known.get(spans)
-        if found is None or found[0] != version:
-            numbers = self._cut(spans)
-            found = self.known[spans] = (len(self.cells), numbers)
-        return [self.cells[n] for n in found[1]]
+        if found is not None:
+            size, cells = found
+            for cell in cells:
+                size -= cell.size
+            if size == 0:
+                return cells
+        cells = self._cut(spans)
+        self.known[spans] = sum(cell.size for cell in cells), cells
+        return cells
 
-    def _cut(self, spans: ev.Spans) -> list[int]:
+    def _cut(self, spans: ev.Spans) -> list[Cell]:
         if not spans:
             return []
-        parts = [self.owner[lo:hi] for lo, hi in spans]
-        numbers, counts = np.unique(np.concatenate(parts), return_counts=True)
+        where = slice(*spans[0]) if len(spans) == 1 else places(spans)
+        owners = self.owner[where]
+        counts = np.bincount(owners)
         result = []
-        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-            if count == self.cells[number].size:
-                result.append(number)
-                continue
-            fresh = len(self.cells)
-            self.cells.append(self.cells[number].split(count))
-            for lo, hi in spans:
-                part = self.owner[lo:hi]
-                part[part == number] = fresh
-            result.append(fresh)
+        for number in np.flatnonzero(counts).tolist():
+            cell, count = self.cells[number], int(counts[number])
+            if count != cell.size:
+                cell = cell.split(count)
+                owners = np.where(owners == number, len(self.cells), owners)
+                self.cells.append(cell)
+            result.append(cell)
+        self.owner[where] = owners
         return result
+
+
+@lru_cache(maxsize=4096)
+def places(spans: ev.Spans) -> np.ndarray:
+    """All numbers in some intervals."""
+    bounds = np.asarray(spans, dtype=np.int64)
+    sizes = bounds[:, 1] - bounds[:, 0]
+    skipped = bounds[:, 0] - np.concatenate(([0], np.cumsum(sizes)[:-1]))
+    return np.repeat(skipped, sizes) + np.arange(int(sizes.sum()))
 
 
 def box_spans(box: tuple[tuple[int, int], ...], shape: tuple[int, ...]) -> ev.Spans:

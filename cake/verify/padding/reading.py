@@ -1,7 +1,7 @@
 """One launch with values, read for padding that takes part (N802).
 
-The launch is ragged, its inputs are random numbers away from zero, once all negative and once all positive, so that zeros
-stand out under a maximum as well as under a minimum. It runs after the launch has been found free of races.
+The launch is ragged, and its inputs are random numbers away from zero. What padding holds, not whether it wins in this
+launch, is compared with the neutral element. It runs after the launch has been found free of races.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from cake.verify.padding.tracking import States, Taken, Tracked
 
 COMBINES = frozenset({"reduce", "argreduce", "track", "topk", "mma", "wgmma", "atomic", "tma.reduce"})
 FILLS = frozenset({"tma.load", "cp_async"})
-EXTREMA = frozenset({"argreduce", "track", "topk"})
 
 
 def concerned(kernel: x.Kernel) -> bool:
@@ -33,38 +32,29 @@ def concerned(kernel: x.Kernel) -> bool:
     return combined and fills
 
 
-def _ordered(kernel: x.Kernel) -> bool:
-    """Some combination depends on which value is greater, so that the sign of data decides what zeros do."""
-    nodes = [n for role in kernel.roles for n in statements(role.body) if isinstance(n, x.Op)]
-    return any(n.op in EXTREMA or n.attrs.get("function") in ("min", "max") for n in nodes)
-
-
 def padding(
     kernel: x.Kernel, arguments: dict[str, Any], given: set[str], *, ctas: int, max_steps: int
 ) -> list[Diagnostic]:
     """The findings of one launch; ``given``: tensors whose contents decide control and stay as they are."""
-    found: dict[str, Diagnostic] = {}
-    for sign in (-1, 1) if _ordered(kernel) else (1,):
-        states = States(kernel)
+    states = States(kernel)
 
-        def watch(programs: tuple[RoleProgram, dict[str, RoleProgram]], states: States = states) -> None:
-            for program in programs[1].values():
-                _attach(program.body, states)
+    def watch(programs: tuple[RoleProgram, dict[str, RoleProgram]]) -> None:
+        for program in programs[1].values():
+            _attach(program.body, states)
 
-        try:
-            result = run(kernel, filled(kernel, arguments, given, sign), ctas=ctas, max_steps=max_steps, prepare=watch)
-        except CakeError:
-            return []
-        for taken in states.taken.values():
-            found.setdefault(taken.site.path, _tell(kernel, taken))
+    try:
+        result = run(kernel, filled(kernel, arguments, given), ctas=ctas, max_steps=max_steps, prepare=watch)
+    except CakeError:
+        return []
+    found = {taken.site.path: _tell(kernel, taken) for taken in states.taken.values()}
+    if states.born and any(_not_numbers(a) for a in result.outputs.values()):
         for path, site in states.born.items():
-            if _spoilt(result.outputs):
-                found.setdefault(path, _difference(site.span, steps(site)))
+            found.setdefault(path, _difference(site.span, steps(site)))
     return list(found.values())
 
 
-def filled(kernel: x.Kernel, arguments: dict[str, Any], given: set[str], sign: int) -> dict[str, Any]:
-    """The arguments with numbers in the float inputs: between 0.5 and 2, of one sign."""
+def filled(kernel: x.Kernel, arguments: dict[str, Any], given: set[str]) -> dict[str, Any]:
+    """The arguments with numbers in the float inputs, of either sign and between 0.5 and 2."""
     rng = np.random.default_rng(1)
     result = dict(arguments)
     for tensor in kernel.tensors:
@@ -73,6 +63,7 @@ def filled(kernel: x.Kernel, arguments: dict[str, Any], given: set[str], sign: i
             continue
         shape = np.shape(arguments[tensor.name])
         kind = numpy_dtype(tensor.dtype)
+        sign = rng.choice(np.asarray([-1.0, 1.0]), shape)
         result[tensor.name] = (sign * rng.uniform(0.5, 2.0, shape)).astype(np.float32).astype(kind)
     return result
 
@@ -89,12 +80,8 @@ def _attach(block: Block, states: States) -> None:
             item.meaning = Tracked(item.meaning, states, track)  # type: ignore[assignment]
 
 
-def _spoilt(outputs: dict[str, Any]) -> bool:
-    """Some output holds something that is not a number, though no input did."""
-    return any(_not_numbers(a) for a in outputs.values())
-
-
 def _not_numbers(a: Any) -> bool:
+    """An output holds something that is not a number, though no input did."""
     array = np.asarray(a)
     return array.dtype.kind not in "iub" and bool(np.isnan(array.astype(np.float32)).any())
 
