@@ -70,6 +70,7 @@ __device__ __forceinline__ bool bounded_wait(uint32_t barrier, uint32_t parity, 
 __device__ __forceinline__ bool all_agree(bool mine)
 {
     uint32_t agreed;
+    __syncwarp();
     asm volatile(
         "{\n.reg .pred p, q;\n"
         "setp.ne.u32 q, %1, 0;\n"

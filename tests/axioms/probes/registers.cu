@@ -13,6 +13,7 @@ extern "C" __global__ void __maxnreg__(64) probe(const uint32_t *in, uint32_t *o
         }
         if (threadIdx.x % 32 == 0)
             gave[threadIdx.x / 32] = now_ns();
+        __syncwarp();
         setmaxnreg_dec<32>();
     } else {
         setmaxnreg_inc<96>();
