@@ -85,7 +85,7 @@ def coordinate(role: RoleContext, e: Expr, site: Site | None) -> Part:
     """The parts of any integer expression."""
     form = affine(e)
     result = part(role, form, site) if form is not None else None
-    return result or Part(opaque=Expression(role, site).text(e))
+    return result or Part(opaque=Expression(role, site).text(e, SUM))
 
 
 def scalar_part(role: RoleContext, e: Expr) -> Part:
@@ -190,7 +190,7 @@ class GlobalAddress:
 
 def _strided(text: str, stride: str) -> str:
     if stride == "1":
-        return f"({text})" if "?" in text else text
+        return text
     return f"int64_t({text}) * {stride if ' ' not in stride or '+' not in stride else f'({stride})'}"
 
 

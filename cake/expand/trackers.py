@@ -139,7 +139,8 @@ def _started(ctx: RoleContext, tracker: Tracker, span: Span) -> None:
 
 def add(ctx: RoleContext, tracker: Tracker, e: s.Call) -> None:
     """Follow the columns of a tile, the first of which is column ``first_column`` of the whole."""
-    bound = arguments(ctx, e, ("tile", "first_column"))
+    lists = tracker.function == "topk"
+    bound = arguments(ctx, e, ("tile", "first_column"), ("floor",) if lists else ())
     tile = ex.as_tile(ctx, ex.typed(ctx, bound["tile"]), bound["tile"].span)
     if tile.dtype != "f32":
         ctx.refuse("T005", f"a tracker follows f32 tiles, not {tile.dtype}", e.span, help="cast: `f32(…)`")
@@ -152,11 +153,25 @@ def add(ctx: RoleContext, tracker: Tracker, e: s.Call) -> None:
     _started(ctx, tracker, e.span)
     top, column = _tiles(tracker)
     operands: dict[str, x.Ref | Expr] = {"best": top.reg, "column": column.reg, "value": tile.expr, "first": first}
-    lists = tracker.function == "topk"
+    if "floor" in bound:
+        operands["floor"] = _floor(ctx, tracker, bound["floor"])
     attrs: dict[str, bool | int | float | str] = {"group": tracker.group}
     if not lists:
         attrs["function"] = tracker.function
     emit_op(ctx, x.Op(op="topk" if lists else "track", operands=operands, attrs=attrs, type=tile.type, span=e.span))
+
+
+def _floor(ctx: RoleContext, tracker: Tracker, e: s.Expr) -> Expr:
+    """One value a row, in the layout of the tiles that are followed."""
+    floor = ex.as_tile(ctx, ex.typed(ctx, e), e.span)
+    if (floor.dtype, floor.type.layout.kind) != ("f32", "frag") or floor.type.shape != (tracker.rows, 1):
+        ctx.refuse(
+            "T006",
+            f"`floor=` of tracker `{tracker.name}` is one f32 a row, f32[{tracker.rows}, 1] frag, not {floor.type}",
+            e.span,
+            help="a reduction along axis 1 of a frag tile gives one",
+        )
+    return floor.expr
 
 
 def _check_groups(ctx: RoleContext, tracker: Tracker, cols: int, span: Span) -> None:

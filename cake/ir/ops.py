@@ -142,11 +142,13 @@ OPS: dict[str, OpRow] = {
         OpRow(
             "topk",
             "A running list of the best columns of each row, best first: each column of `value`, in increasing order, that is greater "
-            "than the last of the list (strictly, so ties stay with the column added first; NaN never is) goes before the first "
-            "entry that it is greater than, `first` plus its number into `column`, and the last entry is dropped.",
+            "than the last of the list (strictly, so ties stay with the column added first; NaN never is) and not less than the "
+            "row's `floor` goes before the first entry that it is greater than, `first` plus its number into `column`, and the last "
+            "entry is dropped.",
             ("best", "column", "value", "first"),
             (_r("value", "register"), Effect("best", "rw", "register"), Effect("column", "rw", "register")),
-            surface="best.add(tile, first_column)",
+            optional=("floor",),
+            surface="best.add(tile, first_column[, floor=])",
             attrs=("group",),
             width="warp",
             resource="alu",

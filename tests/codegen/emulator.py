@@ -17,7 +17,7 @@ import numpy as np
 
 from cake.codegen import emit, parameters
 from cake.ir import expanded as x
-from tests.codegen.meanings import PURE, SELECT, TRACK, index, keep_best
+from tests.codegen.meanings import PURE, SELECT, TRACK, index, keep_best, last_of
 
 TOKEN = re.compile(
     r"\s+|//[^\n]*|#[^\n]*"
@@ -365,6 +365,8 @@ class Emulator:
         track = re.fullmatch(r"(no_group|keep_argmax|keep_argmin|column_of)(\d)", name)
         if track:
             return TRACK[track[1]](self, *args)
+        if name == "last_of":
+            return last_of(self, int(width or 1), *args)
         lists = re.fullmatch(r"keep_best(\d+)_of(\d+)_by\d", name)
         if lists:
             return keep_best(self, int(lists[1]), int(lists[2]), *args)

@@ -178,23 +178,47 @@ TRACK: dict[str, Callable[..., Any]] = {
 }
 
 
-def keep_best(e: Any, entries: int, members: int, top: Any, column: Any, value: Any, first: Any, lane: Any) -> None:
-    """The lists of the rows of each warp, taken from the four lanes that hold a part each, with the columns of the lanes."""
+def _next_below(x: Any) -> Any:
+    x = np.asarray(x, np.float32)
+    return np.where(np.isnan(x), np.float32(-np.inf), np.nextafter(x, np.float32(-np.inf)))
+
+
+PURE["next_below"] = _next_below
+
+
+def _places(e: Any, entries: int, top: Any, lanes: Any) -> list[tuple[int, int]]:
+    """Where the entries of the row of four lanes are: the register after ``top`` and the lane."""
     part = -(-entries // 4)
-    registers = [4 * (k // 2) + k % 2 for k in range(members)]
-    offsets = np.array([8 * (k // 2) + k % 2 for k in range(members)])
+    return [(n % part, lanes[n // part]) for n in (range(1) if entries == 1 else range(entries))]
+
+
+def last_of(e: Any, entries: int, top: Any) -> Any:
+    """The last entry of each row's list, in all of its lanes."""
+    found = np.empty(e.threads, np.float32)
     for lanes in np.arange(e.threads).reshape(-1, 4):
-        held = range(1) if entries == 1 else range(4 * part)
-        places = [(top.at + n % part, column.at + n % part, lanes[n // part]) for n in held][:entries]
-        values = [(top.values[a][t], column.values[b][t]) for a, b, t in places]
+        register, lane = _places(e, entries, top, lanes)[-1]
+        found[lanes] = top.values[top.at + register][lane]
+    return found
+
+
+def keep_best(
+    e: Any, entries: int, members: int, top: Any, column: Any, value: Any, least: Any, first: Any, lane: Any
+) -> None:
+    """The lists of the rows of each warp, taken from the four lanes that hold a part each, with the columns of the lanes."""
+    offsets = np.array([8 * (k // 2) + k % 2 for k in range(members)])
+    registers = [4 * (k // 2) + k % 2 for k in range(members)]
+    first = np.broadcast_to(first, e.threads)
+    for lanes in np.arange(e.threads).reshape(-1, 4):
+        places = _places(e, entries, top, lanes)
+        values = [(top.values[top.at + r][t], column.values[column.at + r][t]) for r, t in places]
         new = [
-            (value.values[value.at + r][t], first[t] + c)
+            (value.values[value.at + r][t], first[t] + 2 * (t % 4) + c)
             for t in lanes
             for r, c in zip(registers, offsets, strict=True)
         ]
-        new = [(v, c) for v, c in new if v > -np.inf]  # nor is NaN
+        new = [(v, c) for v, c in new if v > least[lanes[0]]]  # NaN never is
         best = sorted(values, key=lambda entry: -entry[0]) + sorted(new, key=lambda entry: entry[1])
         best.sort(key=lambda entry: -entry[0])
-        for (a, b, t), (v, c) in zip(places, best, strict=False):
+        for (r, t), (v, c) in zip(places, best, strict=False):
             for other in lanes if entries == 1 else (t,):
-                top.values[a][other], column.values[b][other] = v, c
+                top.values[top.at + r][other], column.values[column.at + r][other] = v, c

@@ -3,6 +3,8 @@ right on a ragged shape."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import zlib
 from pathlib import Path
@@ -60,23 +62,25 @@ def launch(path: Path, kernel: x.Kernel) -> None:
         assert report.ok, f"{kernel.constants}: {report}"
 
 
-def sample(file: s.File, kernel: s.Kernel) -> list[dict[str, Any]]:
-    """The points to look at, the chosen one first. Where there are more than MOST, every n-th, with n prime to their number, so that
-    each constant takes all its values."""
-    every = list(points(file, kernel))
-    step = -(-len(every) // MOST)
-    while math.gcd(step, len(every)) > 1:
+@functools.cache
+def sample(path: Path, name: str) -> tuple[s.File, s.Kernel, list[dict[str, Any]]]:
+    """A kernel and the points to look at, the chosen one first. Where there are more than MOST, every n-th, with n prime to their
+    number, so that each constant takes all its values."""
+    file = parse(path.read_text(encoding="utf-8"), str(path))
+    kernel: s.Kernel = next(k for k in file.kernels if k.name == name)
+    count = sum(1 for _ in points(file, kernel))
+    step = -(-count // MOST)
+    while math.gcd(step, count) > 1:
         step += 1
-    return every[::step]
+    return file, kernel, list(itertools.islice(points(file, kernel), 0, None, step))
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize(("path", "name"), KERNELS, ids=lambda v: v.stem if isinstance(v, Path) else v)
 def test_every_point(path: Path, name: str, part: int) -> None:
-    file = parse(path.read_text(encoding="utf-8"), str(path))
-    kernel: s.Kernel = next(k for k in file.kernels if k.name == name)
+    file, kernel, chosen = sample(path, name)
     ran = 0
-    for point in sample(file, kernel)[part::PARTS]:
+    for point in chosen[part::PARTS]:
         expanded, findings = expand_kernel(file, kernel, point)
         if expanded is None:
             assert any(d.severity == "error" and d.span is not None for d in findings), point

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cake.compiler import expand_text
+from cake.ir.expr import Reg
 from tests.expand.cases import Case, check, parametrised
 from tests.expand.kernels import flat, role
 
@@ -75,6 +76,18 @@ def test_lists() -> None:
     ops = [n for n in flat(math.body) if n.kind == "op"]
     assert [n.op for n in ops] == ["assign", "assign", "load", "topk", "assign", "assign", "store", "store"]
     assert next(n for n in ops if n.op == "topk").attrs == {"group": 4}
+
+
+FLOOR = LISTS.replace("best.add(a, 64 * j)", "best.add(a, 64 * j, floor=low)  # here").replace(
+    "best.clear()", "best.clear()\nlow = min(load(x[rows(a), cols(a)]), axis=1)"
+)
+
+
+def test_floor() -> None:
+    """A floor is one operand more."""
+    kernel = expand_text(follow(FLOOR, "best: topk[64, 8] frag group(4)"))
+    (op,) = [n for n in flat(role(kernel, "math").body) if n.kind == "op" and n.op == "topk"]
+    assert op.operands["floor"] == Reg(name="low", dtype="f32")
 
 
 def test_groups_by_default() -> None:
@@ -155,6 +168,33 @@ CASES = [
         follow(LISTS.replace("store(z", "u = a[:, 0 : 8] + top  # here\nstore(z"), "best: topk[64, 8] frag"),
         ("frag", "quad"),
         alone=False,
+    ),
+    Case(
+        "floor of an argmax",
+        "T003",
+        follow(BODY.replace("best.add(a, 64 * j)", "best.add(a, 64 * j, floor=a)  # here")),
+        ("floor",),
+    ),
+    Case(
+        "floor for each column",
+        "T006",
+        follow(FLOOR.replace("floor=low", "floor=a"), "best: topk[64, 8] frag"),
+        ("f32[64, 1] frag", "f32[64, 64] frag"),
+    ),
+    Case(
+        "floor of integers",
+        "T006",
+        follow(FLOOR.replace("floor=low", "floor=rows(low)"), "best: topk[64, 8] frag"),
+        ("f32[64, 1] frag", "i32"),
+    ),
+    Case(
+        "floor without a value",
+        "T010",
+        follow(
+            FLOOR.replace("low = min(load(x[rows(a), cols(a)]), axis=1)\n", ""),
+            "low: f32[64, 1] frag\nbest: topk[64, 8] frag",
+        ),
+        ("low",),
     ),
     Case("as a value", "T011", follow(BODY.replace("top, at = best.take()", "top = best  # here")), ("tracker",)),
     Case("take of a tile", "T014", follow(BODY.replace("best.take()", "a.take()  # here")), ("take",)),

@@ -82,18 +82,20 @@ def test_against_numpy(function: str, group: int, rows: int, cols: int, total: i
 
 
 LISTS = """
-kernel k(x: f32[{rows}, {total}], out y: f32[{rows}, {k}], out z: i32[{rows}, {k}]) for sm_90a:
+kernel k(x: f32[{rows}, {total}], low: f32[{rows}], out y: f32[{rows}, {k}], out z: i32[{rows}, {k}]) for sm_90a:
     tiles once:
         i in 1
     role math: warps {warps}
     do math:
         a: f32[{rows}, {cols}] frag
+        f: f32[{rows}, 1] frag
         best: topk[{rows}, {k}] frag group({group})
         for t in tiles:
+            f = load(low[rows(f)])
             best.clear()
             for j in unroll({total} // {cols}):
                 a = load(x[rows(a), {cols} * j + cols(a)])
-                best.add({value}, {cols} * j)
+                best.add({value}, {cols} * j{floor})
             top, at = best.take()
             store(y[rows(top), cols(top)], top)
             store(z[rows(at), cols(at)], at)
@@ -123,15 +125,37 @@ LIST_CASES = [
 ]
 
 
-@pytest.mark.parametrize(("k", "group", "rows", "cols", "total", "warps", "value"), LIST_CASES)
-def test_lists_against_numpy(k: int, group: int, rows: int, cols: int, total: int, warps: int, value: str) -> None:
-    source = LISTS.format(k=k, group=group, rows=rows, cols=cols, total=total, warps=warps, value=value)
-    a = values(rows, total, -np.inf)
-    followed = a if "%" not in value else np.where(np.arange(total) % cols % 3 == 1, a, -np.inf)
+def lists_agree(source: str, a: np.ndarray, low: np.ndarray, followed: np.ndarray, k: int) -> None:
+    """Simulator and emitted code give the k greatest of what is followed."""
     best, at = best_of(followed, k)
-    arguments = {"x": a, "y": np.zeros((rows, k), np.float32), "z": np.zeros((rows, k), np.int32)}
+    arguments = {"x": a, "low": low, "y": np.zeros(best.shape, np.float32), "z": np.zeros(best.shape, np.int32)}
     out = run(expand_text(source), arguments).outputs
     assert np.array_equal(out["y"], best) and np.array_equal(out["z"], at)
     memory = {n: v.ravel().copy() for n, v in arguments.items()}
     emulator.run(expand_text(source), memory)
     assert np.array_equal(memory["y"], best.ravel()) and np.array_equal(memory["z"], at.ravel())
+
+
+@pytest.mark.parametrize(("k", "group", "rows", "cols", "total", "warps", "value"), LIST_CASES)
+def test_lists_against_numpy(k: int, group: int, rows: int, cols: int, total: int, warps: int, value: str) -> None:
+    source = LISTS.format(k=k, group=group, rows=rows, cols=cols, total=total, warps=warps, value=value, floor="")
+    a = values(rows, total, -np.inf)
+    followed = a if "%" not in value else np.where(np.arange(total) % cols % 3 == 1, a, -np.inf)
+    lists_agree(source, a, np.zeros(rows, np.float32), followed, k)
+
+
+@pytest.mark.parametrize(
+    ("k", "rows", "warps", "floor"), [(8, 64, 4, "f"), (1, 16, 1, "f"), (5, 128, 4, "f * 2.0 - f")]
+)
+def test_floors_against_numpy(k: int, rows: int, warps: int, floor: str) -> None:
+    """What is less than its row's floor is passed over, what equals it is not; a floor of NaN or -inf is none."""
+    source = LISTS.format(k=k, group=4, rows=rows, cols=32, total=64, warps=warps, value="a", floor=f", floor={floor}")
+    a = values(rows, 64, -np.inf)
+    low = np.sort(np.where(np.isnan(a), -np.inf, a), axis=1)[np.arange(rows), np.arange(rows) * 5 % 64].astype(
+        np.float32
+    )
+    low[:7] = [-np.inf, np.inf, np.nan, 0.0, -0.0, 1e-45, -1e-45]
+    a[3:7, ::2] = [[0.0], [-0.0], [-1e-45], [1e-45]]
+    if floor != "f":
+        low[:3] = 0.5
+    lists_agree(source, a, low, np.where(a < low[:, None], np.float32(-np.inf), a), k)

@@ -241,15 +241,16 @@ _arg("f32", "argmin", "frag", 4, (128, 64))
 # ---- lists of the best -----------------------------------------------------------------------------------------------
 
 
-def _best(entries: int, group: int, warps: int, shape: tuple[int, int], tile: int) -> None:
+def _best(entries: int, group: int, warps: int, shape: tuple[int, int], tile: int, floor: bool = False) -> None:
     rows, cols = shape
 
     def reference(x: Array) -> dict[str, Array]:
-        """What a sort gives that keeps the order of equals; NaN is no candidate, nor is -inf."""
+        """What a sort gives that keeps the order of equals; NaN is no candidate, nor is -inf, nor what is below the floor, which is
+        the last column."""
         best = np.full((rows, entries), -np.inf, np.float32)
         at = np.full((rows, entries), -1, np.int32)
         for r, row in enumerate(x):
-            columns = [c for c in range(cols) if row[c] > -np.inf]
+            columns = [c for c in range(cols) if row[c] > -np.inf and not (floor and row[c] < row[-1])]
             for n, c in enumerate(sorted(columns, key=lambda c: -row[c])[:entries]):
                 best[r, n], at[r, n] = row[c], c
         return {"z": best, "at": at, "narrow": narrowed(best, "bf16")}
@@ -266,13 +267,13 @@ def _best(entries: int, group: int, warps: int, shape: tuple[int, int], tile: in
 
     add(
         Form(
-            f"topk {entries} group({group}) {rows}x{cols} by {tile}",
+            f"topk {entries} group({group}) {rows}x{cols} by {tile}{' above a floor' * floor}",
             simple(
                 f"x: f32[{rows}, {cols}], out z: f32[{rows}, {entries}], out at: i32[{rows}, {entries}], "
                 f"out narrow: bf16[{rows}, {entries}]",
-                f"a: f32[{rows}, {tile}] frag\nbest: topk[{rows}, {entries}] frag group({group})\n",
-                f"best.clear()\nfor j in range({cols // tile}):\n"
-                f"    a = load(x[rows(a), {tile} * j + cols(a)])\n    best.add(a, {tile} * j)\n"
+                f"a: f32[{rows}, {tile}] frag\nlow: f32[{rows}, 1] frag\nbest: topk[{rows}, {entries}] frag group({group})\n",
+                f"low = load(x[rows(low), {cols - 1}])\nbest.clear()\nfor j in range({cols // tile}):\n"
+                f"    a = load(x[rows(a), {tile} * j + cols(a)])\n    best.add(a, {tile} * j{', floor=low' * floor})\n"
                 "v, c = best.take()\nstore(z[rows(v), cols(v)], v)\nstore(at[rows(c), cols(c)], c)\n"
                 "store(narrow[rows(v), cols(v)], bf16(v))",
                 warps=warps,
@@ -290,3 +291,4 @@ _best(8, 4, 4, (64, 512), 128)
 _best(10, 2, 1, (16, 96), 24)
 _best(16, 8, 4, (128, 256), 64)
 _best(32, 4, 4, (64, 512), 128)
+_best(8, 4, 4, (64, 256), 64, floor=True)

@@ -89,26 +89,20 @@ __device__ __forceinline__ float last_of(const float *top)
     return K == 1 ? top[0] : __shfl_sync(~0u, top[(K - 1) % part], (K - 1) / part, 4);
 }
 
-// One round: in each of the warp's eight rows the first candidate enters the list, behind its equals; false where no row has one.
-// `a` and `b` are two columns side by side, `at` is the number of the first; a candidate is greater than `least`, the last entry.
-// Rows without a candidate change nothing: what they offer is greater than none of their entries.
+// The greatest float that is less than `x`: what is greater than it is at least `x`. -inf for -inf and NaN, which nothing is below.
+__device__ __forceinline__ float next_below(float x)
+{
+    const int bits = __float_as_int(x);
+    const float less = __int_as_float(x > 0.0f ? bits - 1 : bits < 0 ? bits + 1 : 0x80000001);
+    return x > -infinity ? less : -infinity;
+}
+
+// In each of the warp's eight rows `value` enters the list, behind its equals, and the last entry is dropped; a value that is not
+// greater than the last entry changes nothing.
 template <int K>
-__device__ __forceinline__ bool enter_list(float *top, int *column, float &least, int at, float &a, float &b, int lane)
+__device__ __forceinline__ void enter_list(float *top, int *column, float value, int number, int lane)
 {
     constexpr int part = (K + 3) / 4;
-    const bool first = a > least;
-    const uint32_t waiting = __ballot_sync(~0u, first || b > least);
-    if (waiting == 0)
-        return false;
-    const int chosen = __ffs(waiting >> (lane & 28) & 15) - 1 & 3;
-    const float value = __shfl_sync(~0u, first ? a : b, chosen, 4);
-    const int number = __shfl_sync(~0u, first ? at : at + 1, chosen, 4);
-    if ((lane & 3) == chosen) {
-        if (first)
-            a = -infinity;
-        else
-            b = -infinity;
-    }
     float before = infinity;
     int before_column = 0;
     if (K > 1) {
@@ -124,6 +118,4 @@ __device__ __forceinline__ bool enter_list(float *top, int *column, float &least
         top[i] = moves ? above : enters ? value : top[i];
         column[i] = moves ? above_column : enters ? number : column[i];
     }
-    least = last_of<K>(top);
-    return true;
 }

@@ -1,11 +1,12 @@
 """topk: running lists of the best columns of each row.
 
 The list of a row lies in descending order in the registers of the four lanes that share the row. A column can only enter
-if it is greater than the list's last entry, which every lane of the row knows, and nearly none is: so the lanes compare
-their columns group by group, by the maximum, and note in the bits of a word which groups hold a candidate. One reduction
-tells the warp which groups to look at; their columns are looked at in order, and the first candidate of each of the warp's
-eight rows enters its list in the same few instructions (``enter_list`` in ``select.cuh``). No memory is touched, and every
-branch is the whole warp's.
+if it is greater than the list's last entry, which every lane of the row knows, and no less than the floor; nearly none is: so
+the lanes compare their columns group by group, by the maximum, and note in the bits of a word which groups hold a candidate.
+One reduction tells the warp which groups to look at, another which columns of a group. These enter the lists of all eight rows
+of the warp in order (``enter_list`` in ``select.cuh``): the column's number is the same for all, and where a row's value is no
+candidate its list stays as it is. No memory is touched, every branch is the whole warp's, and from one column to the next only
+the lists depend on each other.
 """
 
 from __future__ import annotations
@@ -36,12 +37,16 @@ def _topk(role: RoleContext, node: x.Op) -> None:
     entries, part = tops.type.cols, tops.map.part
     name = f"keep_best{entries}_of{members}_by{group}"
     keep = role.unit.function(name, _keep(name, entries, members, group))
-    lane = role.hoist("int", "first", f"{Expression(role).text(first, SUM)} + {role.need('frag_col')}")
-    values, start = _values(role, value, m)
+    floor = node.expr("floor")
+    start = Expression(role).text(first, SUM)
+    values, base = _values(role, value, m)
     with role.unrolled(results, var="r") as r:
-        at = f"{values} + {_member(m, 1, r, Index()) + start}"
+        at = _member(m, 1, r, Index())
         lists = ", ".join(f"{s.name} + {r * part}" for s in (tops, columns))
-        role.line(f"{keep}({lists}, {at}, {lane}, {role.need('lane')});")
+        least = f"last_of<{entries}>({tops.name} + {r * part})"
+        if floor is not None:
+            least = f"fmaxf({least}, next_below({Expression(role, Site(m, at)).text(floor)}))"
+        role.line(f"{keep}({lists}, {values} + {at + base}, {least}, {start}, {role.need('lane')});")
 
 
 def _values(role: RoleContext, value: Expr, m: RegisterMap) -> tuple[str, int]:
@@ -64,7 +69,11 @@ def _register(k: int) -> int:
 
 
 def _keep(name: str, entries: int, members: int, group: int) -> str:
-    """A device function that takes the ``members`` columns of a row that a thread holds."""
+    """A device function that takes the ``members`` columns of a row that a thread holds.
+
+    The four lanes of a row hold the pairs of ``frag``: of a group's columns, member ``k`` of lane ``l`` is column
+    ``8 (k // 2) + 2 l + k % 2``, which is also the bit that stands for it.
+    """
     groups = [[f"value[{_register(g + k)}]" for k in range(group)] for g in range(0, members, group)]
     notes = [f"    found |= {_maximum(g)} > least ? {1 << n:#x}u : 0u;" for n, g in enumerate(groups)]
     names = _NAMES[:group]
@@ -73,17 +82,12 @@ def _keep(name: str, entries: int, members: int, group: int) -> str:
         label = f"case {n}" if n < len(groups) - 1 else "default"
         moves = ", ".join(f"{a} = {v}" for a, v in zip(names, g, strict=True))
         cases.append(f"        {label}: {moves}; break;")
-    rounds = []
-    for k in range(0, group, 2):
-        at = f"first + {4 * group} * group" + (f" + {4 * k}" if k else "")
-        rounds.append(
-            f"        ROLLED while (enter_list<{entries}>(top, column, least, {at}, {names[k]}, {names[k + 1]}, lane)) {{}}"
-        )
+    bits = [f"        candidates |= {a} > least ? {1 << 8 * (k // 2) + k % 2:#x}u : 0u;" for k, a in enumerate(names)]
     lines = [
-        f"// Columns {_register(0)}, 1, 8, 9, … after `first`: those greater than the last of the row's {entries} entries enter.",
-        f"__device__ __forceinline__ void {name}(float *top, int *column, const float *value, int first, int lane)",
+        f"// Columns {_register(0)}, 1, 8, 9, … after `first` and twice the lane: those greater than `least`, which is no less than",
+        f"// the last of the row's {entries} entries, enter.",
+        f"__device__ __forceinline__ void {name}(float *top, int *column, const float *value, float least, int first, int lane)",
         "{",
-        f"    float least = last_of<{entries}>(top);",
         "    uint32_t found = 0;",
         *notes,
         "    ROLLED for (uint32_t left = __reduce_or_sync(~0u, found); left; left &= left - 1) {",
@@ -92,11 +96,29 @@ def _keep(name: str, entries: int, members: int, group: int) -> str:
         "        switch (group) {",
         *cases,
         "        }",
-        *rounds,
+        "        uint32_t candidates = 0;",
+        *bits,
+        "        candidates = __reduce_or_sync(~0u, candidates << 2 * (lane & 3));",
+        "        ROLLED for (; candidates; candidates &= candidates - 1) {",
+        "            const int at = __ffs(candidates) - 1;",
+        f"            const float value = __shfl_sync(~0u, {_picked(list(names), 'at')}, at >> 1 & 3, 4);",
+        f"            enter_list<{entries}>(top, column, value > least ? value : -infinity, first + {4 * group} * group + at, lane);",
+        "        }",
+        f"        least = fmaxf(least, last_of<{entries}>(top));",
         "    }",
         "}",
     ]
     return "\n".join(lines)
+
+
+def _picked(names: list[str], at: str) -> str:
+    """The member of a group whose column is bit ``at``: the lowest bit chooses within pairs, those from 8 on the pair."""
+    pairs = [f"{at} & 1 ? {b} : {a}" for a, b in zip(names[::2], names[1::2], strict=True)]
+    bit = 8
+    while len(pairs) > 1:
+        pairs = [f"{at} & {bit} ? ({b}) : ({a})" for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
+        bit *= 2
+    return pairs[0]
 
 
 def _maximum(values: list[str]) -> str:

@@ -201,7 +201,8 @@ class Track(Meaning):
 
 class TopK(Meaning):
     """Running lists of the best: of what a row's list holds and what its columns hold the greatest, in a stable order, so that
-    of equals those in the list come first and then the lower columns. NaN counts as -inf, which never replaces anything."""
+    of equals those in the list come first and then the lower columns. NaN counts as -inf, which never replaces anything, and
+    so does what is less than the row's floor."""
 
     def __init__(self, op: x.Op, unit: Unit) -> None:
         super().__init__(op, unit)
@@ -211,9 +212,13 @@ class TopK(Meaning):
         self.domain = op.type
         self.value = compile_tile(value, op.type, unit.warps)
         self.start = compile_tile(first, None, unit.warps)
+        floor = op.expr("floor")
+        self.floor = compile_tile(floor, op.type, unit.warps) if floor is not None else None
 
     def first(self, inst: Instance, step: Step) -> None:
         value = np.broadcast_to(self.value(inst), self.domain.shape)
+        if self.floor is not None:
+            value = np.where(value < self.floor(inst), np.float32(-np.inf), value)
         best, column = inst.tiles[self.best.name], inst.tiles[self.column.name]
         numbers = np.broadcast_to(np.arange(value.shape[-1]) + self.start(inst), value.shape).astype(column.dtype)
         candidates = np.concatenate([best, np.where(np.isnan(value), -np.inf, value)], axis=-1)

@@ -90,16 +90,21 @@ def reduce(meaning: Any, states: States) -> Track:
 
 
 def running(meaning: Any, states: States) -> Track:
-    """A tracker: the best of all tiles so far. Padding of a tile that holds no data competes with the other tiles' data."""
+    """A tracker: the best of all tiles so far. Padding of a tile that holds no data competes with the other tiles' data, and so does
+    padding that takes the place of a floor."""
     op = meaning.op
     value = states.pair(meaning, op.expr("value"), meaning.domain)
     assert value is not None
+    floor = states.pair(meaning, op.expr("floor"), meaning.domain)
     function = str(op.attrs.get("function", "argmax"))
-    names = _names(op.expr("value"))
+    names = _names(op.expr("value")) | _names(op.expr("floor"))
     best, column = op.reg("best"), op.reg("column")
 
     def track(inst: Instance, step: Step) -> None:
         v, s = (np.broadcast_to(a, meaning.domain.shape) for a in value(inst))
+        if floor is not None:
+            least = [np.broadcast_to(a, meaning.domain.shape)[..., :1] for a in floor(inst)]
+            v, s = (np.concatenate(both, axis=-1) for both in zip((v, s), least, strict=True))
         old = states.tile(inst, best.name)
         real = (st.kind(old) == st.DATA).any(axis=-1)
         states.report("reduced", offenders(function, v, s, -1, real), v, function, *names)
