@@ -286,7 +286,7 @@ def main() -> None:
         "missing": missing_rows,
         "mutants": lambda: mutant_rows(given.each, given.seconds, given.store),
     }
-    for name in given.parts.split(","):
+    for name in filter(None, given.parts.split(",")):
         summary[name] = parts[name]()
         print(f"{name}: done", flush=True)
         given.out.write_text(json.dumps(summary, indent=1) + "\n")
