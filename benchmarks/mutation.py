@@ -160,12 +160,13 @@ def page(summary: dict[str, Any]) -> None:
 
 
 def checker_page(summary: dict[str, Any]) -> None:
-    """Put the kill rate and the survivors into the page."""
+    """Put the kill rate, the survivors and the equivalent mutants into the page."""
     killed, survivors = len(summary["killed"]), summary["survivors"]
-    text = f"{killed} of {killed + len(survivors)} killed by {summary['programs']} programs. Survivors:\n\n"
-    text += "".join(f"- `{s}`\n" for s in survivors)
-    text += "\nEffects of operations that none of these programs has (not run): "
-    text += ", ".join(f"`{u}`" for u in summary["not_told"]) + "."
+    text = f"{killed} of {killed + len(survivors)} killed by {summary['programs']} programs."
+    if survivors:
+        text += " Survivors:\n\n" + "".join(f"- `{s}`\n" for s in survivors)
+    text += "\n\nEquivalent, so not counted:\n\n| mutant | why no program can tell |\n| --- | --- |\n"
+    text += "".join(f"| `{name}` | {why} |\n" for name, why in summary["equivalent"].items())
     put(text, "<!-- checker: begin -->", "<!-- checker: end -->")
 
 
@@ -186,17 +187,17 @@ def again(path: Path) -> None:
 
 def checker(out: Path, write: bool) -> None:
     """Mutants of the checker: which program kills each, and who survives."""
-    from tests.mutation.checker import cases, effect_mutants, heard, killer, rule_mutants
+    from tests.mutation.checker import cases, effect_mutants, equivalent, killer, rule_mutants
 
     began = time.time()
     programs = [c for c in cases() if c.holds()]
-    known = heard(programs)
     killed: dict[str, str] = {}
+    same: dict[str, str] = {}
     survivors: list[str] = []
-    unused: list[str] = []
     for name, patch in [*effect_mutants(), *rule_mutants()]:
-        if ":" in name and "." in name.split(":")[0] and name.split(":")[0] not in known:
-            unused.append(name)
+        why = equivalent(name)
+        if why:
+            same[name] = why
             continue
         by = killer(patch, programs)
         if by:
@@ -206,9 +207,9 @@ def checker(out: Path, write: bool) -> None:
             print(f"survives: {name}", flush=True)
     rate = len(killed) / (len(killed) + len(survivors))
     summary: dict[str, Any] = {"programs": len(programs), "seconds": round(time.time() - began), "rate": round(rate, 3)}
-    summary |= {"survivors": survivors, "not_told": unused, "killed": killed}
+    summary |= {"survivors": survivors, "equivalent": same, "killed": killed}
     out.write_text(json.dumps(summary, indent=1) + "\n")
-    print(f"{len(killed)} killed, {len(survivors)} survive")
+    print(f"{len(killed)} killed, {len(survivors)} survive, {len(same)} equivalent")
     if write:
         checker_page(summary)
 

@@ -450,3 +450,14 @@ def words() -> Iterator[Detail]:
     store = x.Op(op="store", executor="one", operands={"dst": elements("flag"), "value": one}, type=tile)
     k = _ctas("s", (store,), (b.wait_until("flag", 1),), tensors=tensors)
     yield Detail("a wait for what a store writes", k, ("M401", "M402"), ctas=2)
+    ones = (b.signal("flag", 1),)
+    yield Detail(
+        "two signals without an order", _ctas("s", ones, (b.signal("flag", 2),), tensors=tensors), ("M402",), ctas=2
+    )
+    first = (*ones, b.wait_until("flag", 2), *ones)
+    second = (b.wait_until("flag", 1), b.signal("flag", 2))
+    programs = [
+        b.when(b.test("==", CTA, n), *body) for n, body in enumerate((first, second, (b.wait_until("flag", 1),)))
+    ]
+    k = b.kernel("again", (b.role("w", *programs),), grid=3, tensors=tensors)
+    yield Detail("a wait that comes after a value's return, and may not", k, ("M402",), ctas=2)

@@ -416,20 +416,6 @@ def _always_separated(self: phases.PhaseLog, source: Any, clock: Any) -> bool:
     return True
 
 
-def heard(programs: list[Case]) -> set[str]:
-    """The operations that some program executes, with the effects that are told."""
-    names: set[str] = set()
-
-    def note(op: str, e: ev.Effect) -> ev.Effect:
-        names.add(f"{op}.{e.operand}")
-        return e
-
-    with effects(note):
-        for case in programs:
-            case.holds()
-    return names
-
-
 def killer(patch: Patch, programs: list[Case]) -> str:
     """The first program (or test of neighbouring programs) that a checker mutant fails; empty if it survives."""
     with patch():
