@@ -444,7 +444,7 @@ def places() -> Iterator[Detail]:
 @details
 def words() -> Iterator[Detail]:
     """A word that a store writes publishes nothing."""
-    tensors = {"flag": ((1, 1), "i32", "inout")}
+    tensors: dict[str, Any] = {"flag": ((1, 1), "i32", "inout")}
     tile = b.TileType(dtype="i32", shape=(1, 1), layout=b.SPREAD)
     one = Const(value=1, dtype="i32")
     store = x.Op(op="store", executor="one", operands={"dst": elements("flag"), "value": one}, type=tile)
