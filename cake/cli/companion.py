@@ -4,7 +4,7 @@
 
 - ``SIZES``: default dims and scalars;
 - ``inputs(dims, constants, rng) -> {name: array or scalar}``;
-- ``reference(inputs, dims, constants) -> {output: array}``, in float64 or float32;
+- ``reference(inputs, dims, constants) -> {output: array}``, in float64 or float32; an ``inout`` that it leaves out is workspace;
 - ``tolerance(output) -> float``, relative to the largest element of the reference;
 
 and for ``cake bench``, with torch tensors on the device in place of arrays:

@@ -19,10 +19,10 @@ from cake.ptx import shared
 from cake.ptx.builder import Builder
 from cake.ptx.driver import Subject, Thread, differences
 from cake.ptx.flow import Operand, Program
-from cake.ptx.scalars import Scalars, evaluate
+from cake.ptx.scalars import Scalars, evaluate, remainder_of_few
 from cake.ptx.values import SPACE, Peer, Value, mul, select, word
 
-VERSION = 3
+VERSION = 4
 """Of the check: what a cache remembers as checked by another version is checked again."""
 
 _POLICY = {
@@ -38,13 +38,13 @@ IDLE = x.Role(name="(no role)", first_warp=0, warps=1, body=())
 
 
 class Expected:
-    """The reduced program of one kind of thread."""
+    """The reduced program of one kind of thread. ``apart``: values of remainders are told apart."""
 
-    def __init__(self, kernel: x.Kernel, thread: Thread, stars: frozenset[str]) -> None:
+    def __init__(self, kernel: x.Kernel, thread: Thread, stars: frozenset[str], apart: bool = False) -> None:
         self.kernel, self.thread = kernel, thread
         self.role = kernel.roles[thread.role] if thread.role < len(kernel.roles) else IDLE
         self.out = Builder()
-        self.scalars = Scalars(self.out)
+        self.scalars = Scalars(self.out, apart)
         if self.role.var is not None:
             self.scalars.fixed[self.role.var] = thread.instance
         self.stars = stars
@@ -516,8 +516,8 @@ def subject(kernel: x.Kernel) -> Subject:
 
     stars = varying(kernel)
 
-    def expected(thread: Thread) -> Program:
-        return Expected(kernel, thread, stars).program()
+    def expected(thread: Thread, apart: bool = False) -> Program:
+        return Expected(kernel, thread, stars, apart).program()
 
     # The launch passes tensors, scalars, dims, strides and maps, in that order.
     return Subject(
@@ -531,6 +531,9 @@ def subject(kernel: x.Kernel) -> Subject:
         sampled=[*(s.name for s in kernel.scalars if s.dtype == "i32"), *(d.name for d in kernel.dims)],
         thread=lambda warp, elected: thread_of(kernel, warp, elected),
         expected=expected,
+        apart=any(
+            isinstance(n, x.Let) and remainder_of_few(n.value) for role in kernel.roles for n in _statements(role.body)
+        ),
         stars=stars,
         positions=lambda known: evaluate(kernel.positions, known),
         roles=[(role.name, role.span or kernel.span) for role in (*kernel.roles, IDLE)],

@@ -93,8 +93,9 @@ class _Side:
         return self.states[site[0]].letters[site[1]][2]
 
 
-def difference(left: Automaton, right: Automaton) -> Difference | None:
-    """The first difference between two automata, None if they accept the same sequences."""
+def difference(left: Automaton, right: Automaton, within: bool = False) -> Difference | None:
+    """The first difference between two automata, None if they accept the same sequences (``within``: if the right one accepts
+    what the left one does)."""
     a, b = _Side(left), _Side(right)
     start = (a.start(), b.start())
     seen = {start}
@@ -102,7 +103,7 @@ def difference(left: Automaton, right: Automaton) -> Difference | None:
     while work:
         one, two, prefix, length = work.popleft()
         mine, theirs = a.moves(one), b.moves(two)
-        if mine.keys() != theirs.keys():
+        if mine.keys() - theirs.keys() if within else mine.keys() != theirs.keys():
             letters_a = tuple((k, a.place(s[0])) for k, s in mine.items())
             letters_b = tuple((k, b.place(s[0])) for k, s in theirs.items())
             return Difference(

@@ -33,8 +33,8 @@ class Thread:
 class Subject:
     """A kernel as far as the comparison needs it. ``elects``: the target has elect.sync. ``scalars``: the launch
     parameters after the tensors; ``sampled``: those that get a value in a sampled launch. ``thread``: what the elected
-    lane or the others of a warp are; ``expected``: what they are to do; ``positions``: the number of
-    tiles; ``stars``: letters of which only the presence is compared."""
+    lane or the others of a warp are; ``expected``: what they are to do, with values of remainders told apart or not;
+    ``apart``: whether there are any; ``positions``: the number of tiles; ``stars``: letters of which only the presence is compared."""
 
     name: str
     span: Span | None
@@ -45,7 +45,8 @@ class Subject:
     scalars: list[str]
     sampled: list[str]
     thread: Callable[[int, bool], Thread]
-    expected: Callable[[Thread], Program]
+    expected: Callable[[Thread, bool], Program]
+    apart: bool
     positions: Callable[[Mapping[str, int]], Value]
     stars: frozenset[str]
     roles: list[tuple[str, Span | None]]
@@ -102,10 +103,13 @@ def _compared(subject: Subject, program: Program, files: Mapping[int, str]) -> l
             continue
         compared.add(key)
         if thread not in sides:
-            side = _Side(subject.expected(thread))
+            side = _Side(subject.expected(thread, False))
             sides[thread] = side, side.all.run({})
         expected, automaton = sides[thread]
-        what, when = difference(compiled.all.run(inputs), automaton), None
+        mine = compiled.all.run(inputs)
+        what, when = difference(mine, automaton), None
+        if what is not None and subject.apart and not _unlike(mine, automaton, subject, thread):
+            what = None
         for launch in samples if what is None else ():
             what, when = _sampled(subject, launch, compiled, inputs, expected), launch
             if what is not None:
@@ -116,6 +120,15 @@ def _compared(subject: Subject, program: Program, files: Mapping[int, str]) -> l
             note = f"in a launch with {_text(when)}" if when is not None else None
             found.append(finding(name, warp, elected, what, files, place, note))
     return found
+
+
+def _unlike(compiled: Automaton, loose: Automaton, subject: Subject, thread: Thread) -> bool:
+    """Whether the code can do what no outcome of the conditions allows, or cannot do what the values of remainders demand. The
+    compiler knows that conditions on a remainder exclude each other; ``loose`` has each of them as it likes."""
+    if difference(compiled, loose, within=True) is not None:
+        return True
+    demanded = _Side(subject.expected(thread, True)).all.run({})
+    return difference(demanded, compiled, within=True) is not None
 
 
 def _sampled(

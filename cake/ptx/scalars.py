@@ -67,11 +67,24 @@ def _narrow(a: Value) -> Value:
     return v.wrap(a, 32) if type(a) is int else a
 
 
-class Scalars:
-    """Compiles expressions into a builder. ``fixed``: symbols with a known value."""
+FEW = 8
+"""Values of a remainder that are told apart."""
 
-    def __init__(self, out: Builder) -> None:
+
+def remainder_of_few(e: object) -> int:
+    """The divisor, if the expression is a remainder with few values; else 0."""
+    if isinstance(e, Apply) and e.op == "%" and isinstance(e.args[1], Const) and 1 < int(e.args[1].value) <= FEW:
+        return int(e.args[1].value)
+    return 0
+
+
+class Scalars:
+    """Compiles expressions into a builder. ``fixed``: symbols with a known value. ``apart``: a symbol that is a remainder with
+    few values has one of these, so that conditions on it agree; otherwise nothing is known of it."""
+
+    def __init__(self, out: Builder, apart: bool = False) -> None:
         self.out = out
+        self.apart = apart
         self.fixed: dict[str, int] = {}
         self._conditions: dict[Expr, Operand] = {}
 
@@ -133,6 +146,15 @@ class Scalars:
         result = known if isinstance(known, str | int) else self.value(known)
         self.forget({symbol})
         self.out.assign(self.name(symbol), result)
+        few = remainder_of_few(value) if self.apart and isinstance(result, str) and not isinstance(value, str) else 0
+        for n in range(few - 1):
+            with self.out.when(
+                self.out.compute(v.compare("eq"), self.name(symbol), n)
+            ):  # both ways where it is not known
+                self.out.assign(self.name(symbol), n)
+        if few:
+            last = self.out.compute(lambda known: known if type(known) is int else few - 1, self.name(symbol))
+            self.out.assign(self.name(symbol), last)
 
     def forget(self, symbols_set: set[str]) -> None:
         """Conditions of these symbols no longer stand."""

@@ -31,6 +31,8 @@ POINTS = [
     ("kmeans", "assign_add", {"D": 64}),
     ("gemm_pingpong", None, {}),
     ("gemm_pingpong", None, {"BN": 192, "STAGES": 3}),
+    ("gemm_pingpong", None, {"SPLIT": 2}),  # conditions on a remainder of two values, which the compiler merges
+    ("gemm_streamk", None, {}),
     ("layernorm", None, {}),
     ("attention", None, {}),
     ("attention", None, {"D": 64, "BN": 176, "CAUSAL": False}),
