@@ -11,7 +11,6 @@ the best ratio is measured by the protocol (pairs that alternate, outputs exchan
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from dataclasses import asdict
@@ -184,11 +183,11 @@ def measure(torch: Any, built: dict[str, Any], shape: Shape, flush: Any) -> dict
 
 def line(r: dict[str, Any]) -> str:
     """A shape's result on one line."""
-    ratio, noise = r["ratio"], r["noise"]
+    ratio, noise, name = r["ratio"], r["noise"], "x".join(map(str, r["shape"]))
     return (
-        f"{'x'.join(map(str, r['shape'])):>16}: {r['ours_us']['median']:7.1f} us, {r['tflops']:.0f} TFLOP/s, cuBLAS {r['peer_tflops']:.0f}, "
-        f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}] noise [{noise['low']:.3f}, {noise['high']:.3f}] {r['chosen']} "
-        f"{error_text([r['errors']])}"
+        f"{name:>16}: {r['ours_us']['median']:7.1f} us, {r['tflops']:.0f} TFLOP/s, cuBLAS {r['peer_tflops']:.0f}, "
+        f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}] noise [{noise['low']:.3f}, {noise['high']:.3f}] "
+        f"{r['chosen']} {error_text([r['errors']])}"
     )
 
 
