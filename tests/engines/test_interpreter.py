@@ -49,10 +49,10 @@ def test_examples(name: str) -> None:
 
 
 def judged() -> Iterator[tuple[Parent, Mutant]]:
-    """Every third of the sample."""
+    """Every fourth of the sample."""
     known = {p.name: p for p in chosen()}
     every = [(known[name], m) for name, found in sorted(sample().items()) for m in found]
-    yield from every[::3]
+    yield from every[::4]
 
 
 def says(parent: Parent, k: x.Kernel) -> Outcome | None:
@@ -90,7 +90,7 @@ def test_mutants() -> None:
         if said.verdict != MEANT[real.kind] and not meant_elsewhere:
             wrong.append((parent.name, m.number, m.what, real.kind, real.why, said))
     assert not wrong
-    assert seen["broken"] > 25 and seen["clean"] > 8
+    assert seen["broken"] > 20 and seen["clean"] > 6
 
 
 MISSING = {

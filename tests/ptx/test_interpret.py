@@ -293,3 +293,35 @@ def test_arithmetic(opcode: str, given: tuple[Any, ...], result: Any) -> None:
 def test_floats_are_not_known() -> None:
     assert function("add.f32") is None and function("cvt.rn.f32.s32") is None and function("cvt.rzi.s32.f32") is None
     assert signed(0xFFFFFFFF, 32) == -1
+
+
+NEXT = "add.s32 %n, %lane, 1;\nand.b32 %n, %n, 31;\nshl.b32 %n, %n, 2;\nadd.s32 %n, %n, %d;"
+OTHER = "ld.shared.b32 %v, [%n];"
+"""Of the next lane."""
+EACH = "mbarrier.init.shared::cta.b64 [%s], 32;"
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "verdict"),
+    [
+        ("neighbours", f"{NEXT}\n{WRITE}\n{OTHER}", "broken"),
+        ("met", f"{NEXT}\n{WRITE}\n{SYNC}\n{OTHER}", "clean"),
+        ("its own", f"{WRITE}\n{READ}\n{WRITE}", "clean"),
+        ("overwritten", f"{NEXT}\n{WRITE}\n{SYNC}\n{OTHER}\n{WRITE}", "broken"),
+        ("a shuffle", f"{NEXT}\n{WRITE}\nshfl.sync.idx.b32 %v, %lane, 0, 31, -1;\n{OTHER}", "broken"),
+        ("a message", f"{NEXT}\n{WRITE}\n{ARRIVE}\n{wait()}\n{OTHER}", "clean"),
+        ("a message before", f"{NEXT}\n{ARRIVE}\n{WRITE}\n{wait()}\n{OTHER}", "broken"),
+        ("copies", f"{NEXT}\n{PIECE}\ncp.async.wait_all;\n{READ}", "clean"),
+        ("copies of others", f"{NEXT}\n{PIECE}\n{SYNC}\ncp.async.wait_all;\n{OTHER}", "broken"),
+        ("copies and a meeting", f"{NEXT}\n{PIECE}\ncp.async.wait_all;\n{SYNC}\n{OTHER}", "clean"),
+        ("sums", "red.relaxed.cta.shared.add.s32 [%d], 1;\n" * 2 + SYNC, "clean"),
+        ("a sum and a read", f"{WRITE}\n{SYNC}\nred.relaxed.cta.shared.add.s32 [%d], 1;\n{OTHER}", "broken"),
+    ],
+)
+def test_lanes(name: str, body: str, verdict: str) -> None:
+    """Lanes of a warp that exchange through shared memory have to meet; each by itself need not."""
+    body = body.replace("cp.async.wait_all;", "cp.async.commit_group;\ncp.async.wait_group 0;")
+    body = body.replace(OTHER, OTHER.replace("%n", "%d")) if name == "a sum and a read" else body
+    said = found(body, init=EACH)
+    assert said.verdict == verdict, said
+    assert verdict == "clean" or "lanes" in {f.kind for f in said.findings}, said

@@ -44,6 +44,11 @@ class Message:
         """What carries order only."""
         raise_to(self.happened, happened)
 
+    def seen(self, component: int, cta: int, wide: bool) -> int:
+        """How far an acquire shows the accesses of a strand: to its own lanes, what they released themselves."""
+        parts = (p for (source, far), p in self.parts.items() if source == cta or (wide and far))
+        return max((int(p.visible[component]) for p in parts), default=-1)
+
     def give(self, k: Knowledge, cta: int, wide: bool) -> None:
         """An acquire by a thread of ``cta``: both scopes must include the other thread (8.7, morally strong)."""
         k.order(self.happened)

@@ -12,8 +12,10 @@ from cake.ptx.interpret.barriers import MBarrier
 from cake.ptx.interpret.clocks import Clock
 from cake.ptx.interpret.cta import Cta
 from cake.ptx.interpret.handlers import Handler
+from cake.ptx.interpret.lanes import spread
 from cake.ptx.interpret.launch import RANK, SHARED, TensorMap
 from cake.ptx.interpret.machine import Machine
+from cake.ptx.interpret.memory import crossed
 from cake.ptx.interpret.outcome import Broken, Finding, Undecided
 from cake.ptx.interpret.program import At, Step
 from cake.ptx.interpret.regions import Region, box, elements, span
@@ -209,6 +211,11 @@ def _wait(kinds: tuple[str, ...]) -> Handler:
                 upto = queue.groups - left
                 strand.knowledge.finished(queue.component, upto, visible=kind != "bulk.read")
                 queue.open = [a for a in queue.open if a.upto is None or a.upto > upto]
+                if strand.apart is not None:  # each lane has waited for its own copies
+                    for group, region, held in queue.spots:
+                        if group <= upto:
+                            strand.apart.write(region, held, strand.epoch)
+                queue.spots = [spot for spot in queue.spots if spot[0] > upto]
 
     return Handler(run)
 
@@ -233,10 +240,13 @@ def _copy(m: Machine, fiber: Fiber, s: Step, mask: int) -> None:
         for a in mine.values():
             _shared(m, cta, a, size, size)
             _forget(cta, a, size)
+        spots = spread(list(mine.values()), list(mine), size, cta.memory.piece)
+        crossed(m, fiber, strand, access, *spots)
         region = elements(tuple(mine.values()), size, cta.memory.piece)
         cta.memory.write(region, access, m.know([strand]), m.report)
         cta.flights[access] = None
         queue.open.append(access)
+        queue.spots.append((queue.groups + 1, *spots))
 
 
 def _commit_copies(m: Machine, fiber: Fiber, s: Step, mask: int) -> None:
@@ -251,7 +261,7 @@ def _trigger(m: Machine, fiber: Fiber, s: Step, mask: int) -> None:
     _, barrier = mbarrier_at(m, fiber, s.args[0], mask)
     for strand in fiber.strands(mask):
         queue = m.queue(strand, "copies")
-        accesses, queue.open = queue.open, []
+        accesses, queue.open, queue.spots = queue.open, [], []
         for a in accesses:
             a.component, a.upto = barrier.component, None
         weight = (strand.mask & mask).bit_count()

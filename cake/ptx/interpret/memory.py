@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from cake.ptx.interpret.alu import LANES, Value, signed, uniform, width
 from cake.ptx.interpret.barriers import WIDE
 from cake.ptx.interpret.cta import Cta, Word
 from cake.ptx.interpret.handlers import Handler
+from cake.ptx.interpret.lanes import SEVERAL, Apart, Lanes, matrix, spread
 from cake.ptx.interpret.launch import MAP, RANK, SHARED, TENSOR
 from cake.ptx.interpret.machine import Machine
 from cake.ptx.interpret.outcome import Broken, Finding, Undecided
@@ -19,7 +22,7 @@ from cake.ptx.interpret.program import STRONG, At, Step, kept
 from cake.ptx.interpret.regions import Region, elements
 from cake.ptx.interpret.shadow import Access, Memory
 from cake.ptx.interpret.synchronise import met, scope
-from cake.ptx.interpret.warps import Fiber, Strand, Watched
+from cake.ptx.interpret.warps import Fiber, Strand, Watched, lanes
 
 
 def space_of(s: Step) -> str:
@@ -59,14 +62,36 @@ def touch(
         return
     shared = space_of(s) == "shared"
     for strand in fiber.strands():
-        mine = [a for n, a in where.items() if strand.mask >> n & 1]
+        here = [n for n in where if strand.mask >> n & 1]
+        mine = [where[n] for n in here]
         if not mine:
             continue
         access = access_of(m, s, strand, write=write, atomic=atomic)
+        if shared and max(mine) < 1 << RANK:
+            crossed(m, fiber, strand, access, *spread(mine, here, size, m.ctas[fiber.warp.cta].memory.piece))
         knows = m.know([strand])
         for memory, offsets in _places(m, fiber, strand, mine, size, shared):
             region = elements(tuple(offsets), size, memory.piece)
             _apply(m, s, strand, memory, region, access, knows)
+
+
+def crossed(m: Machine, fiber: Fiber, strand: Strand, access: Access, region: Region, held: Lanes) -> None:
+    """Lanes of a strand touch shared memory of their CTA: report those that meet each other there unordered. A cp.async
+    is only compared: what it writes is there once it has been waited for."""
+    memory = m.ctas[fiber.warp.cta].memory
+    if strand.mask.bit_count() == 1 or int(region.max()) >= len(memory.writer) or int(region.min()) < 0:
+        return  # nobody to meet; or reported as an access outside
+    apart = strand.apart
+    if apart is None:
+        apart = strand.apart = Apart(len(memory.writer))
+    if access.copy:
+        bad = apart.overwrites(region, held)
+    elif access.write:
+        bad = apart.write(region, held, strand.epoch, atomic=access.atomic)
+    else:
+        bad = apart.read(region, held, strand.epoch)
+    if bad:
+        m.report("lanes", f"{access.text} crosses what other lanes of the warp do, and they have not met since")
 
 
 def _apply(
@@ -334,11 +359,20 @@ def _matrix(m: Machine, fiber: Fiber, s: Step, mask: int) -> None:
         if mine:
             _inside(cta, max(mine), 16)
             access = access_of(m, s, strand, write=not load)
+            _crossed_rows(m, fiber, s, strand, access, rows)
             _apply(m, s, strand, cta.memory, elements(mine, 16, cta.memory.piece), access, m.know([strand]))
     if not load and cta.words:
         for a in rows:
             for word in range(a, a + 16, 4):
                 cta.words.pop(word, None)
+
+
+def _crossed_rows(m: Machine, fiber: Fiber, s: Step, strand: Strand, access: Access, rows: list[int]) -> None:
+    """The same of the rows of matrices."""
+    region, held = matrix(rows, m.ctas[fiber.warp.cta].memory.piece, transposed="trans" in s.parts)
+    own = np.isin(held, (*lanes(strand.mask), SEVERAL))
+    if own.any():
+        crossed(m, fiber, strand, access, region[own], held[own])
 
 
 HANDLERS: dict[str, Handler] = {

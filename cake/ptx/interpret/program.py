@@ -88,8 +88,12 @@ class Program:
         """Bytes of the smallest element access of a state space."""
         found = 8  # an mbarrier
         for s in self.steps:
-            if s.kind == "effect" and s.parts[0] in ("ld", "st", "red", "atom") and _space(s.parts) == space:
+            if s.kind != "effect":
+                continue
+            if s.parts[0] in ("ld", "st", "red", "atom") and _space(s.parts) == space:
                 found = min(found, max(width(s.parts[-1]) // 8, 1))
+            elif s.parts[0] in ("ldmatrix", "stmatrix") and space == "shared":
+                found = min(found, 4)  # of a lane
         return found
 
     def live_at(self, at: int) -> tuple[int, ...]:

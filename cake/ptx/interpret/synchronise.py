@@ -161,6 +161,7 @@ def _wait(m: Machine, fiber: Fiber, s: Step, mask: int) -> Watched | None:
             strand.pending.append((scope(s), part))
         else:
             barrier.last.give(k, fiber.warp.cta, wide)
+            strand.met(barrier.last.seen(strand.component, fiber.warp.cta, wide))
         k.finished(barrier.component, barrier.phase, visible=not relaxed(s))
         m.note(strand, s, ("phase", barrier.address, barrier.phase))
     return None
@@ -202,7 +203,9 @@ def _barrier(m: Machine, fiber: Fiber, s: Step, mask: int) -> Watched | None:
         if barrier.generation <= fiber.joined:
             return barrier
         for strand in fiber.strands():
-            barrier.messages[fiber.joined].give(strand.knowledge, cta.number, False)
+            message = barrier.messages[fiber.joined]
+            message.give(strand.knowledge, cta.number, False)
+            strand.met(message.seen(strand.component, cta.number, False))
             m.note(strand, s, ("barrier", number, fiber.joined))
     fiber.joined = None
     return None
@@ -233,6 +236,7 @@ def _cluster(m: Machine, fiber: Fiber, s: Step, mask: int) -> Watched | None:
     for strand in strands:
         strand.cluster_arrived = None
         barrier.last.give(strand.knowledge, cta.number, True)
+        strand.met(barrier.last.seen(strand.component, cta.number, True))
     return None
 
 
@@ -244,6 +248,7 @@ def _warp(m: Machine, fiber: Fiber, s: Step, mask: int) -> None:
         together.join(strand.settle())
     for strand in strands:
         strand.knowledge.join(together)
+        strand.met(strand.epoch)
 
 
 def met(fiber: Fiber) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 
 from cake.ptx.interpret.alu import LANES, Value, uniform
 from cake.ptx.interpret.clocks import Knowledge
+from cake.ptx.interpret.lanes import Apart, Lanes
+from cake.ptx.interpret.regions import Region
 from cake.ptx.interpret.shadow import Access
 
 ALL = (1 << LANES) - 1
@@ -38,15 +40,17 @@ class Watched:
 
 @dataclass(eq=False)
 class Queue:
-    """Groups of asynchronous operations of a thread (``groups`` closed so far). ``open``: accesses of the open group."""
+    """Groups of asynchronous operations of a thread (``groups`` closed so far). ``open``: accesses not waited
+    for; ``spots``: of cp.async, the group, the pieces and the lanes that copy them."""
 
     component: int
     groups: int = 0
     open: list[Access] = field(default_factory=list)
+    spots: list[tuple[int, Region, Lanes]] = field(default_factory=list)
 
     def fork(self) -> Queue:
         """Of lanes that go their own way."""
-        return Queue(self.component, self.groups, list(self.open))
+        return Queue(self.component, self.groups, list(self.open), list(self.spots))
 
 
 @dataclass(eq=False)
@@ -56,7 +60,8 @@ class Strand:
     fence published, with its scope;
     ``pending``: what relaxed waits have found, for such a fence. ``inits``: mbarriers initialised and not yet fenced,
     ``initialised``: those fenced since, which a relaxed arrival at the cluster barrier publishes (example of 9.7.13.5);
-    ``cluster_arrived``: the generation of the cluster barrier that it came to. ``accesses``: records of this epoch."""
+    ``cluster_arrived``: the generation of the cluster barrier that it came to. ``accesses``: records of this epoch;
+    ``apart``: what its lanes have done in shared memory since they met."""
 
     mask: int
     component: int
@@ -69,6 +74,7 @@ class Strand:
     fenced: tuple[str, Knowledge] | None = None
     pending: list[tuple[str, Knowledge]] = field(default_factory=list)
     accesses: dict[object, Access] = field(default_factory=dict)
+    apart: Apart | None = None
     inits: list[Any] = field(default_factory=list)
     cluster_arrived: int | None = None
 
@@ -82,6 +88,11 @@ class Strand:
         self.epoch += 1
         self.accesses.clear()
         return k
+
+    def met(self, epoch: int) -> None:
+        """Its lanes know what all of them had done up to an epoch."""
+        if self.apart is not None:
+            self.apart.heard(epoch)
 
     def own(self) -> tuple[int, ...]:
         """Components whose accesses are this thread's."""
@@ -163,6 +174,7 @@ class Warp(Watched):
         other = Strand(second, self.component(), (self.cta, self.number, low), k.copy(), s.initialised.copy())
         other.queues, other.fenced, other.pending = queues, s.fenced, list(s.pending)
         other.cluster_arrived = s.cluster_arrived
+        other.apart = s.apart.copy() if s.apart is not None else None
         s.mask = first
         self.strands.append(other)
 
