@@ -479,14 +479,15 @@ for _function, _group in (("argmax", 1), ("argmax", 2), ("argmax", 4), ("argmin"
     form(f"track {_function} group {_group}")(_track)
 
 
-for _entries, _group in ((1, 2), (5, 4), (32, 8)):
+for _entries, _group, _floor in ((1, 2, False), (5, 4, False), (8, 4, True), (32, 8, False)):
 
-    def _lists(target: str, entries: int = _entries, group: int = _group) -> x.Kernel:
+    def _lists(target: str, entries: int = _entries, group: int = _group, floor: bool = _floor) -> x.Kernel:
         quad = Layout(kind="quad")
         lists, columns = tile("f32", 64, entries, layout=quad), tile("i32", 64, entries, layout=quad)
         body: list[x.Node] = [
             assign(reg("best"), float("-inf")),
             assign(reg("at", "i32"), -1),
+            *([reduce(reg("floor"), reg("v"), tile("f32", 64, 64), "min")] if floor else []),
             x.Op(
                 op="topk",
                 operands={
@@ -494,15 +495,17 @@ for _entries, _group in ((1, 2), (5, 4), (32, 8)):
                     "column": reg("at", "i32"),
                     "value": ap("*", reg("v"), 2.0) if entries == 5 else reg("v"),
                     "first": sym("%cta"),
+                    **({"floor": reg("floor")} if floor else {}),
                 },
                 attrs={"group": group},
                 type=tile("f32", 64, 64),
             ),
             store(x.Ref(base="y", subs=elems(ROW, COL)), reg("best"), lists, where=ap(">", reg("at", "i32"), 3)),
         ]
-        return moved(target, "f32", tile("f32", 64, 64), body, tiles={"best": lists, "at": columns})
+        tiles = {"best": lists, "at": columns, **({"floor": tile("f32", 64, 1)} if floor else {})}
+        return moved(target, "f32", tile("f32", 64, 64), body, tiles=tiles)
 
-    form(f"topk {_entries} group {_group}")(_lists)
+    form(f"topk {_entries} group {_group}{' above a floor' * _floor}")(_lists)
 
 
 # ---- block moves ----------------------------------------------------------------------------------------------------
