@@ -198,11 +198,14 @@ def _shared_operand(ctx: RoleContext, ref: Reference, dtype: str, is_b: bool, sp
             facts=ctx.facts.explain(_multiple(rows.start, 8)),
         )
     step = 16 if row_major_k and dtype in SIXTEEN else 32 if row_major_k else panel
-    if not ctx.facts.divides(step, cols.start) or ctx.facts.constant(cols.start) is None:
+    if ctx.facts.constant(cols.start) is None:
+        step = panel  # the address of a panel is computed; a place within it is part of the instruction's constants
+    if not ctx.facts.divides(step, cols.start):
         ctx.refuse(
             "W708",
-            f"column {show(cols.start)} of a wgmma operand must be a constant multiple of {step}",
+            f"column {show(cols.start)} of a wgmma operand must be a multiple of {step}",
             span,
+            facts=ctx.facts.explain(_multiple(cols.start, step)),
         )
     if not row_major_k and cols.size % panel and cols.size > panel:
         ctx.refuse("W708", f"{cols.size} columns are not whole panels of {panel}", span)

@@ -246,18 +246,19 @@ def vector(ctx: RoleContext, ref: Reference, cond: Expr | None, domain: TileType
     """Elements a thread moves at once: the layout's run, where consecutive registers are consecutive in memory; the alignment
     and the uniformity of the predicate over the vector must then be provable (O506). Under a predicate from a tile, whose
     elements differ as they will, each element is moved by itself."""
-    run = register_map(domain, ctx.threads).run
-    bits = DTYPES[ref.storage.dtype].bits
-    run = min(run, 128 // bits)
-    if run <= 1 or not _contiguous(ctx, ref) or (cond is not None and _by_tile(ctx, cond)):
+    axis = _contiguous(ctx, ref)
+    layout = register_map(domain, ctx.threads)
+    run, count = (layout.lin_vector, domain.rows * domain.cols) if axis == "lin" else (layout.run, domain.cols)
+    run = min(run, 128 // DTYPES[ref.storage.dtype].bits)
+    if run <= 1 or axis is None or (cond is not None and _by_tile(ctx, cond)):
         return 1
     start = Apply(op="*", args=(Sym(name="%vec"), integer(run)), dtype="i32")
     facts = element_facts(ctx, domain, None)
-    facts.declare("%vec", 0, domain.cols // run)
+    facts.declare("%vec", 0, count // run)
 
     def at(e: Expr, shift: int) -> Expr:
-        col = Apply(op="+", args=(start, integer(shift)), dtype="i32")
-        return rewrite(e, lambda n: col if isinstance(n, Axis) and n.axis == "col" else None)
+        place = Apply(op="+", args=(start, integer(shift)), dtype="i32")
+        return rewrite(e, lambda n: place if isinstance(n, Axis) and n.axis == axis else None)
 
     if not facts.divides(run, at(flat(ref), 0)):
         _unaligned(ctx, ref, run, span)
@@ -287,19 +288,23 @@ def _by_tile(ctx: RoleContext, e: Expr) -> bool:
     return any((n.cols[1] - n.cols[0] if n.cols is not None else ctx.tiles[n.name].cols) > 1 for n in tiles)
 
 
-def _contiguous(ctx: RoleContext, ref: Reference) -> bool:
+def _contiguous(ctx: RoleContext, ref: Reference) -> str | None:
+    """The axis, "col" or "lin", along which the elements of a row follow each other in memory."""
+
     def uses_col(sub: x.Sub) -> bool:
         return isinstance(sub, x.Elem) and (_has_axis(sub.index, ("col", "lin")) or _by_tile(ctx, sub.index))
 
     last = ref.subs[-1]
     if not isinstance(last, x.Elem) or any(uses_col(sub) for sub in ref.subs[:-1]):
-        return False
-    if not _has_axis(last.index, ("col",)):
-        return False
-    here = rewrite(last.index, lambda n: Sym(name="%c") if isinstance(n, Axis) and n.axis == "col" else None)
+        return None
+    axes = [axis for axis in ("row", "col", "lin") if _has_axis(last.index, (axis,))]
+    if axes not in (["col"], ["row", "col"], ["lin"]):
+        return None
+    axis = axes[-1]
+    here = rewrite(last.index, lambda n: Sym(name="%c") if isinstance(n, Axis) and n.axis == axis else None)
     nextc = Apply(op="+", args=(Sym(name="%c"), integer(1)), dtype="i32")
-    there = rewrite(last.index, lambda n: nextc if isinstance(n, Axis) and n.axis == "col" else None)
-    return ctx.facts.difference(there, here) == 1
+    there = rewrite(last.index, lambda n: nextc if isinstance(n, Axis) and n.axis == axis else None)
+    return axis if ctx.facts.difference(there, here) == 1 else None
 
 
 def _has_axis(e: Expr, axes: tuple[str, ...]) -> bool:

@@ -173,25 +173,25 @@ class _Expansion:
             )
         expanded = self._expanded(step, kernel)
         present = {t.name for t in expanded.tensors} | {q.name for q in expanded.scalars}
-        params = [p for p in kernel.params if p.name in present]
+        written = [p.name for p in kernel.params]
+        derived = [t.name for t in expanded.tensors if t.name not in written]  # the counter of drawn tiles
+        params = [name for name in written if name in present] + derived
         if len(step.args) != len(params):
             ctx.refuse(
                 "T003",
                 f"`{kernel.name}` takes {len(params)} arguments, not {len(step.args)}",
                 step.span,
-                help=f"{kernel.name}({', '.join(p.name for p in params)})",
+                help=f"{kernel.name}({', '.join(params)})",
             )
         tensors: dict[str, str] = {}
         scalars: dict[str, Expr] = {}
-        for p, e in zip(params, step.args, strict=True):
-            tensor = expanded.tensor(p.name)
+        for name, e in zip(params, step.args, strict=True):
+            tensor = expanded.tensor(name)
             if tensor is None:
-                want = next(q for q in expanded.scalars if q.name == p.name)
-                scalars[p.name] = ex.adapt(
-                    ctx, ex.scalar(ctx, e, f"for `{p.name}` of `{kernel.name}`"), want.dtype, e.span
-                )
+                want = next(q for q in expanded.scalars if q.name == name)
+                scalars[name] = ex.adapt(ctx, ex.scalar(ctx, e, f"for `{name}` of `{kernel.name}`"), want.dtype, e.span)
             else:
-                tensors[p.name] = self._tensor(kernel, tensor, e)
+                tensors[name] = self._tensor(kernel, tensor, e)
         self._distinct(step, expanded, tensors)
         dims = self._dims(step, expanded, tensors)
         self.written |= {tensors[t.name] for t in expanded.tensors if t.direction != "in"}

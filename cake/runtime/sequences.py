@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from cake.codegen.sequences import SequenceArtifact
@@ -71,6 +72,22 @@ class LoadedSequence:
             if len(self._known) >= CALLS_KEPT:
                 self._known.clear()
             self._known[key] = values
+
+    def launches(
+        self, *args: Any, workspace: Mapping[str, Any] | None = None, stream: Any = None, **kwargs: Any
+    ) -> list[tuple[str, Callable[[], None]]]:
+        """Each launch of a call by itself, with its kernel's name, to time it. The order of the list is theirs: one that reads what the
+        one before writes finds whatever the workspace holds."""
+        named = self._named(args, kwargs)
+        values = self._bind(named)
+        if values is None:
+            return []
+        named.update(self._workspace(workspace))
+        calls = [[named[a] if isinstance(a, str) else a(values) for a in plan] for plan in self._plans]
+        return [
+            (step.kernel.name, partial(kernel, *call, stream=stream))
+            for step, kernel, call in zip(self.sequence.steps, self.steps, calls, strict=True)
+        ]
 
     def prepare(self, device: int | None = None) -> None:
         """Load the code of every kernel on a device: needed before a graph capture."""

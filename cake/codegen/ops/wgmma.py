@@ -99,14 +99,9 @@ def _wgmma(role: RoleContext, node: x.Op) -> None:
     if left is not None and left.steps * blocks > MOST_HOISTED:
         left = replace(left, base=role.hoist("uint32_t", "a", f"anew({left.base})"))
     steps = right.steps if left is None else left.steps
-    function = _function(role, columns, right, left)
-    with role.unrolled(blocks, var="i") as m, role.unrolled(steps, var="j") as k:
-        accumulate = "1"
-        if use is not None:
-            text = role.expr(use, OR if not k.is_const else CHOICE)
-            accumulate = text if k.is_const else f"{k} > 0 || {text}"
-            if isinstance(use, Const):
-                accumulate = "1" if use.value else ("0" if k.is_const else f"{k} > 0")
+    fresh = isinstance(use, Const) and not use.value
+
+    def issue(m: Index, k: Index, function: str, *more: str) -> None:
         args = [acc.pointer(m * (acc.type.cols // 2) + first)]
         if left is not None:
             args.append(_descriptor(left, left.block(m) + left.step(k)))
@@ -120,7 +115,19 @@ def _wgmma(role: RoleContext, node: x.Op) -> None:
             )
             args.append(source.pointer(m * (source.type.cols // 4) + k * 4 + at))
         args.append(_descriptor(right, right.step(k)))
-        role.line(f"{function}({', '.join(args)}, {accumulate});")
+        role.line(f"{function}({', '.join([*args, *more])});")
+
+    with role.unrolled(blocks, var="i") as m:
+        if fresh:
+            issue(m, Index(), _function(role, columns, right, left, fresh=True))
+        if steps > fresh:
+            function = _function(role, columns, right, left)
+            with role.unrolled_from(int(fresh), steps, 1, "j") as k:
+                accumulate = "1"
+                if use is not None and not isinstance(use, Const):
+                    text = role.expr(use, OR if not k.is_const else CHOICE)
+                    accumulate = text if k.is_const else f"{k} > 0 || {text}"
+                issue(m, k, function, accumulate)
 
 
 def _descriptor(matrix: Matrix, offset: Index) -> str:
@@ -128,12 +135,13 @@ def _descriptor(matrix: Matrix, offset: Index) -> str:
     return f"descriptor({start}, {matrix.high:#x})"
 
 
-def _function(role: RoleContext, n: int, b: Matrix, a: Matrix | None) -> str:
-    """The wrapper of one instruction form; written into the unit once."""
+def _function(role: RoleContext, n: int, b: Matrix, a: Matrix | None, fresh: bool = False) -> str:
+    """The wrapper of one instruction form; written into the unit once. ``fresh``: of one that overwrites d, whose registers are
+    outputs only, so that what they held before need not be kept."""
     k = STEP_BYTES // size_of(b.dtype)
     kind = _PTX_TYPE[b.dtype]
     left = "rs" if a is None else ("ss" if a.k_major else "ss_ta")
-    name = f"wgmma_m64n{n}k{k}_{kind}_{left}{'' if b.k_major else '_tb'}"
+    name = f"wgmma_m64n{n}k{k}_{kind}_{left}{'' if b.k_major else '_tb'}{'_fresh' if fresh else ''}"
     count = n // 2
     rows = [", ".join(f"%{i}" for i in range(at, min(at + 16, count))) for at in range(0, count, 16)]
     regs = ', "\n        "'.join(rows)
@@ -146,13 +154,17 @@ def _function(role: RoleContext, n: int, b: Matrix, a: Matrix | None) -> str:
         next_ = count + 4
     else:
         a_ptx, a_type, inputs, next_ = f"%{count}", "uint64_t a", '"l"(a)', count + 1
+    kept = "=" if fresh else "+"
     outputs = ",\n          ".join(
-        ", ".join(f'"+f"(d[{i}])' for i in range(start, min(start + 8, count))) for start in range(0, count, 8)
+        ", ".join(f'"{kept}f"(d[{i}])' for i in range(start, min(start + 8, count))) for start in range(0, count, 8)
     )
+    meaning = f"d[64, {n}] = a[64, {k}] b[{k}, {n}]."
+    if not fresh:
+        meaning = f"d[64, {n}] {{=, +=}} a[64, {k}] b[{k}, {n}]; the sum is kept only where `accumulate`."
     role.unit.function(
         name,
-        f"""// d[64, {n}] {{=, +=}} a[64, {k}] b[{k}, {n}]; the sum is kept only where `accumulate`.
-__device__ __forceinline__ void {name}(float *d, {a_type}, uint64_t b, int accumulate)
+        f"""// {meaning}
+__device__ __forceinline__ void {name}(float *d, {a_type}, uint64_t b{"" if fresh else ", int accumulate"})
 {{
     asm volatile(
         "{{\\n"
@@ -163,7 +175,7 @@ __device__ __forceinline__ void {name}(float *d, {a_type}, uint64_t b, int accum
         "{a_ptx}, %{next_}, p, {flags};\\n"
         "}}\\n"
         : {outputs}
-        : {inputs}, "l"(b), "r"(accumulate));
+        : {inputs}, "l"(b), {'"n"(0)' if fresh else '"r"(accumulate)'});
 }}""",
     )
     return name

@@ -450,6 +450,31 @@ __device__ __forceinline__ void tma_load_3d(uint32_t dst, const TensorMap *map, 
         :: "r"(dst), "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2) : "memory");
 }
 
+// d[64, 128] = a[64, 16] b[16, 128].
+__device__ __forceinline__ void wgmma_m64n128k16_bf16_ss_fresh(float *d, uint64_t a, uint64_t b)
+{
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+        "%64, %65, p, 1, 1, 0, 0;\n"
+        "}\n"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]), "=f"(d[7]),
+          "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]), "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]),
+          "=f"(d[16]), "=f"(d[17]), "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]),
+          "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]), "=f"(d[30]), "=f"(d[31]),
+          "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]), "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]),
+          "=f"(d[40]), "=f"(d[41]), "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]),
+          "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]), "=f"(d[54]), "=f"(d[55]),
+          "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]), "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
+        : "l"(a), "l"(b), "n"(0));
+}
+
 // d[64, 128] {=, +=} a[64, 16] b[16, 128]; the sum is kept only where `accumulate`.
 __device__ __forceinline__ void wgmma_m64n128k16_bf16_ss(float *d, uint64_t a, uint64_t b, int accumulate)
 {
@@ -735,9 +760,10 @@ __device__ __forceinline__ void role_math(const Params &p, const uint32_t smem, 
             {
                 const uint32_t b = smem16 + KS_K / 16 + kb * (KS_K_SLOT / 16);
                 const uint32_t a = smem16 + QS_Q / 16 + qt * (QS_Q_SLOT / 16) + 8 * (64 * w);
-                UNROLLED for (int j = 0; j < 8; ++j) {
+                wgmma_m64n128k16_bf16_ss_fresh(s, descriptor(a, 0x40000040), descriptor(b, 0x40000040));
+                UNROLLED for (int j = 1; j < 8; ++j) {
                     wgmma_m64n128k16_bf16_ss(s, descriptor(a + 1024 * (j / 4) + 2 * (j % 4), 0x40000040),
-                        descriptor(b + 1024 * (j / 4) + 2 * (j % 4), 0x40000040), j > 0);
+                        descriptor(b + 1024 * (j / 4) + 2 * (j % 4), 0x40000040), 1);
                 }
             }
             // wgmma
@@ -817,9 +843,10 @@ __device__ __forceinline__ void role_math(const Params &p, const uint32_t smem, 
                 {
                     const uint32_t b = smem16 + KS_K / 16 + kb * (KS_K_SLOT / 16);
                     const uint32_t a = smem16 + QS_Q / 16 + qt * (QS_Q_SLOT / 16) + 8 * (64 * w);
-                    UNROLLED for (int j = 0; j < 8; ++j) {
+                    wgmma_m64n128k16_bf16_ss_fresh(s, descriptor(a, 0x40000040), descriptor(b, 0x40000040));
+                    UNROLLED for (int j = 1; j < 8; ++j) {
                         wgmma_m64n128k16_bf16_ss(s, descriptor(a + 1024 * (j / 4) + 2 * (j % 4), 0x40000040),
-                            descriptor(b + 1024 * (j / 4) + 2 * (j % 4), 0x40000040), j > 0);
+                            descriptor(b + 1024 * (j / 4) + 2 * (j % 4), 0x40000040), 1);
                     }
                 }
                 // wgmma
@@ -923,9 +950,10 @@ __device__ __forceinline__ void role_math(const Params &p, const uint32_t smem, 
                 {
                     const uint32_t b = smem16 + KS_K / 16 + kb * (KS_K_SLOT / 16);
                     const uint32_t a = smem16 + QS_Q / 16 + qt * (QS_Q_SLOT / 16) + 8 * (64 * w);
-                    UNROLLED for (int j = 0; j < 8; ++j) {
+                    wgmma_m64n128k16_bf16_ss_fresh(s, descriptor(a, 0x40000040), descriptor(b, 0x40000040));
+                    UNROLLED for (int j = 1; j < 8; ++j) {
                         wgmma_m64n128k16_bf16_ss(s, descriptor(a + 1024 * (j / 4) + 2 * (j % 4), 0x40000040),
-                            descriptor(b + 1024 * (j / 4) + 2 * (j % 4), 0x40000040), j > 0);
+                            descriptor(b + 1024 * (j / 4) + 2 * (j % 4), 0x40000040), 1);
                     }
                 }
                 // wgmma
