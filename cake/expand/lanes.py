@@ -2,7 +2,7 @@
 `bar.warp.sync` goes in between (PTX ISA 9.7.13.2), unless a barrier does already.
 
 Program order is of one thread (8.9.1), so a warp's exchange with itself needs it as an exchange between warps needs
-`sync()`, which authors write. The order reading relies on this: it takes two accesses that all lanes make for ordered.
+`sync()`, which authors write. The order reading checks the outcome lane by lane (D216).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Lanes of one warp that exchange through memory.
 
-The order reading takes two accesses that all lanes of a warp make as ordered by its program; which lane wrote what another lane
-reads it does not ask. A thread's own program does not order that (a store and a later load of another address may change
-places), a barrier or `syncwarp` between them does. So a barrier counts as needed where it alone stands between two such
-accesses of the same bytes, whichever lanes make them.
+The order reading refuses lanes that cross in shared memory (D216). In global memory it takes two accesses that all lanes of a warp
+make as ordered by its program; which lane wrote what another lane reads it does not ask there. A thread's own program does not
+order that (a store and a later load of another address may change places), a barrier or `syncwarp` between them does. So a
+barrier counts as needed where it alone stands between two accesses of the same bytes or elements, whichever lanes make them.
 """
 
 from __future__ import annotations

@@ -107,10 +107,8 @@ class Trail(Order):
     @property
     def wrong(self) -> bool:
         """Something is not as it must be, as far as has been read."""
-        found = (
-            self.races.pairs or self.races.stale or self.registers.findings or self.protocol.findings or self.findings
-        )
-        return bool(found) or getattr(self.races, "crossed", False)
+        found = self.races.pairs or self.races.stale or self.protocol.findings or self.findings
+        return bool(found or self.registers.findings or self.lanes.findings) or getattr(self.races, "crossed", False)
 
     def event(self, event: ev.Event) -> None:
         """The next event."""

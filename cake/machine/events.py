@@ -17,10 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from cake.diagnostics import Span
 from cake.ir import expanded as x
+
+if TYPE_CHECKING:
+    from cake.machine.reach import Reach
 
 Mode = Literal["r", "w", "rw"]
 Proxy = Literal["generic", "async", "register"]
@@ -145,13 +148,15 @@ Region = SharedRegion | GlobalRegion | RegisterRegion
 
 @dataclass(slots=True, frozen=True)
 class Effect:
-    """One access of an operation: through which proxy, and (asynchronous operations) in which part it ends."""
+    """One access of an operation: through which proxy, and (asynchronous operations) in which part it ends. ``reach``: which
+    lane touches which bytes, of an access to shared memory by all lanes of a warp, where lanes of its role may cross."""
 
     operand: str
     mode: Mode
     region: Region
     proxy: Proxy
     part: Part | None = None
+    reach: Reach | None = field(default=None, compare=False, repr=False)
 
 
 BarrierKey = tuple[int, str, int]

@@ -3,7 +3,7 @@ instances."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cake.ir import expanded as x
@@ -16,6 +16,7 @@ from cake.machine.agents import Runner
 from cake.machine.faults import fail
 from cake.machine.footprints import footprint
 from cake.machine.meanings import MEANINGS, Meaning, Needed, Unit
+from cake.machine.reach import exchanged, reach
 from cake.machine.synchronise import SIMPLE, Named, Statement, meet, release
 from cake.machine.tape import Action, Block, Branch, Code, Control, Loop, Step
 
@@ -40,6 +41,8 @@ class Operation(Statement):
         if not self.by_lanes:
             self.width = 0
         self.halves = 2 if self.by_lanes else 1
+        bases = {v.base for v in node.operands.values() if isinstance(v, x.Ref)}
+        self.exchanges = self.by_lanes and not bases.isdisjoint(unit.exchanged)
 
     def prepare(self, inst: Instance) -> Any:
         return self.meaning.prepare(inst)
@@ -91,6 +94,12 @@ class Operation(Statement):
             if here == self.halves:
                 self.meaning.warp(inst, step, member.warp if self.by_lanes else None)
 
+    def _reaching(self, effect: ev.Effect, inst: Instance, step: Step, warp: int) -> ev.Effect:
+        """The effect with what each lane touches."""
+        if not isinstance(effect.region, ev.SharedRegion):
+            return effect
+        return replace(effect, reach=reach(self.meaning, inst, step, warp))
+
     def _tell(self, m: Executor, inst: Instance, step: Step, members: list[Runner]) -> None:
         meaning = self.meaning
         atomic = self.node.op in ("atomic", "draw", "signal", "wait_until")
@@ -101,6 +110,8 @@ class Operation(Statement):
             told = step.told.get(member.warp)
             if told is None:
                 effects = () if meaning.asynchronous else meaning.effects(inst, step, member.warp)
+                if self.exchanges:
+                    effects = tuple(self._reaching(e, inst, step, member.warp) for e in effects)
                 told = (*effects, *meaning.register_effects(inst, member.warp))
                 step.told[member.warp] = told
             for effect in told:
@@ -124,7 +135,9 @@ class Compiler:
         warps = kernel.threads // 32 if role is None else role.warps
         self.kernel = kernel
         self.role = role
-        self.unit = Unit(kernel, role, warps, dict(role.tiles) if role is not None else {}, tracked, needed)
+        tiles = {} if role is None else dict(role.tiles)
+        body = kernel.entry if role is None else () if role.solo else role.body
+        self.unit = Unit(kernel, role, warps, tiles, tracked, needed, exchanged(kernel, statements(body)))
         self.named = {b.name: b for b in kernel.named}
 
     def compile(self) -> RoleProgram:

@@ -73,6 +73,10 @@ def candidates(text: str, file: str, d: Diagnostic) -> Iterator[Fix]:
                 yield source.before(line, "sync()", "order the warps of the instance before the access")
                 for role in _roles(lines):
                     yield source.before(line, f"sync({role})", "order the warps of the role before the access")
+    elif d.code == "D216":
+        for line in (later, earlier):
+            if line is not None:
+                yield source.before(line, "sync()", "bring the lanes together before the access")
     elif d.code in ("F301", "F303", "F302"):
         if earlier is not None:
             yield source.after(earlier, "fence.async()", "fence after the access, in the threads that made it")

@@ -41,6 +41,7 @@ CONTRACTS = {
     "D210": "buffers that share bytes are used one after the other",
     "D213": "what touches a CTA's shared memory has ended before the CTA's last thread leaves",
     "D214": "a CTA's shared memory is reached by others only while that CTA lives",
+    "D216": "lanes of a warp order what they exchange through memory",
     "F301": "generic writes are fenced by their thread before the async proxy reads or writes the bytes",
     "F302": "generic reads are fenced by their thread before the async proxy refills the bytes",
     "F303": "the fence is executed by the accessing thread, after the access and before its release",

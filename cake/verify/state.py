@@ -81,6 +81,8 @@ class State:
             return None
         if order.races.pairs or order.races.stale or order.races.unwritten or order.registers.findings:
             return None
+        if order.lanes.findings:
+            return None
         cells = self._cells()
         self._note_clocks()
         self._note(cells)
@@ -90,6 +92,7 @@ class State:
             [self._log(log) for log in self._logs()],
             self._named(),
             self._registers(),
+            self._lanes(),
             self._left(),
         ]
         knowledge = np.concatenate((self._clock_rows(), self._clock_sets()))
@@ -160,6 +163,8 @@ class State:
         for uses in self.order.registers.flying.values():
             for use in uses:
                 self._op(use.bit)
+        for _, access in self._open():
+            self._item(access.column, access.number)
         live = [self.order.clocks[self.columns.agent(r.agent)] for r in self.m.runners if not r.done]
         self.touches = []
         for touch in self.order.leaving.touches:
@@ -409,6 +414,24 @@ class State:
             if registers.fenced.get(column, 0) <= number:
                 found.append((home, column))
         return found
+
+    def _open(self) -> list[tuple[tuple[Any, ...], Access]]:
+        """What lanes of a warp that lives have touched and not all of them know of, each with its name."""
+        found = []
+        for runner in self.m.runners:
+            column = self.columns.agent(runner.agent)
+            mine = {} if runner.done else self.order.lanes.open.get(column, {})
+            for key, access in mine.items():
+                buffer, instance, slot, name = key.reach
+                group = self.rings.of_buffer.get(buffer)
+                if group is not None:
+                    base = self.rings.base(self.bases, group, instance)
+                    slot = (slot - base) % self.m.layouts[buffer].buffer.slots
+                found.append(((column, buffer, instance, slot, name, key.mode, key.atomic), access))
+        return sorted(found, key=lambda entry: (*entry[0], entry[1].number))
+
+    def _lanes(self) -> list[Any]:
+        return [(*name, self._item(a.column, a.number)) for name, a in self._open()]
 
     def _left(self) -> list[Any]:
         copies = [sorted(self.ops[b] for b in self.ops if mask >> b & 1) for mask in self.order.copies]

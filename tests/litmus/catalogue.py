@@ -14,11 +14,11 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from cake.ir.expanded import Kernel
-from tests.litmus import clusters, copies, flags, protocol, visibility
+from tests.litmus import clusters, copies, flags, lanes, protocol, visibility
 from tests.litmus.registry import PROGRAMS
 
 HERE = Path(__file__).parent
-FAMILIES = (visibility, copies, clusters, protocol, flags)
+FAMILIES = (visibility, copies, clusters, protocol, flags, lanes)
 
 
 class Verdict(BaseModel):

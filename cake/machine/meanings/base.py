@@ -44,6 +44,8 @@ class Unit:
     tracked: frozenset[str] = frozenset()
     needed: Needed | None = None
     """What matters in a run without values; None: a run with values."""
+    exchanged: frozenset[str] = frozenset()
+    """Shared buffers in which lanes of the role may cross (``cake.machine.reach``)."""
 
 
 class Meaning:

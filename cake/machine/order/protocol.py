@@ -193,6 +193,13 @@ class Protocol:
             log.latest.deliver(clock, event.agent.cta, event.sem, event.scope)
         log.passes.setdefault(event.found, []).append(Passed(event, column, self.numbers[column]))
 
+    def told(self, event: ev.Pass) -> Clock:
+        """What the phase that a wait has found tells a thread that knows nothing."""
+        log, message = self.logs[event.barrier], Clock.fresh(self.columns.count)
+        if event.found >= 0 and event.found == log.phase - 1:
+            log.latest.deliver(message, event.agent.cta, event.sem, event.scope)
+        return message
+
     # -- named and cluster barriers -----------------------------------------------------------------------------------
 
     def named(self, event: ev.NamedArrive, column: int) -> None:
@@ -238,11 +245,13 @@ class Protocol:
         """All have arrived."""
         self.cluster_done[event.cluster, event.generation] = self.cluster.pop(event.cluster)
 
-    def cluster_wait(self, event: ev.ClusterWait, column: int) -> None:
-        """A wait for the cluster barrier returns."""
-        clock = self.clocks[column]
+    def cluster_wait(self, event: ev.ClusterWait, column: int) -> Clock:
+        """A wait for the cluster barrier returns: what it tells."""
         message = self.cluster_done[event.agent.cluster, event.generation]
-        clock.join(message if event.sem == "release_acquire" else unscoped(message, column, semantics=False))
+        if event.sem != "release_acquire":
+            message = unscoped(message, column, semantics=False)
+        self.clocks[column].join(message)
+        return message
 
     # -- what is known only at the end
     # ----------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ Conditions: D0 by the executor; D1, D3, D4, D5, D7 in ``phases`` and ``protocol`
 named there; D6 follows from race freedom (what decides control is loaded, and no atomic returns a value); D8 by the
 executor's meetings; D9 in ``leaving``; D10 and the races in ``races``; registers in ``registers``.
 
-Limits. Order among the 31 lanes of R is not modelled, so two accesses that both are made by all lanes of one warp count
-as ordered by its program; crossing lanes there is the expander's duty. Clusters of different batches are not ordered at all,
-as they are on a device. Whether the CTA that a wait_until needs is there to signal (M403) is asked in ``cake.verify.grid``.
+The clocks take the 31 lanes of R for one: order among them is asked in ``lanes`` (D216), of shared memory. In global memory two
+accesses that all lanes of a warp make count as ordered by its program. Clusters of different batches are not ordered at all, as
+they are on a device. Whether the CTA that a wait_until needs is there to signal (M403) is asked in ``cake.verify.grid``.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from cake.machine.order.clocks import (
 from cake.machine.order.collectives import divergent
 from cake.machine.order.conflicts import Profile
 from cake.machine.order.flags import Flags, flag_tensors, word_of
+from cake.machine.order.lanes import Lanes
 from cake.machine.order.layout import Columns
 from cake.machine.order.leaving import Leaving
 from cake.machine.order.protocol import Protocol
@@ -99,6 +100,7 @@ class Order:
         self.memory = Memory(kernel.shared_bytes, shapes, self.memory.tensors())
         self.races = Races(self.memory, self.profile, self.progress, setup.agents)
         self.registers = Registers()
+        self.lanes = Lanes()
         self.leaving = Leaving(self.columns)
         self.bits = 0
         self.ops: dict[int, tuple[dict[int, int], int]] = {}
@@ -129,7 +131,7 @@ class Order:
             return
         self.running = False
         self.protocol.finish()
-        data = self.races.finish()
+        data = [*self.races.finish(), *self._crossed()]
         self.findings += self.protocol.findings
         self.findings += self._idle_waits()
         self.findings += [*data, *self.registers.findings.values(), *self.flags.finish()]
@@ -139,6 +141,14 @@ class Order:
             for cta, column, number, event in self.protocol.remote:
                 self.leaving.remote.append((cta, column, number, event, "P117"))
             self.findings += self.leaving.finish()
+
+    def _crossed(self) -> list[Diagnostic]:
+        """D216, where the two accesses do not race anyway."""
+        raced = {
+            tuple(sorted(a.site.path if a.site is not None else "" for a in (p.earlier, p.later)))
+            for p in self.races.pairs.values()
+        }
+        return [d for places, d in self.lanes.findings.items() if tuple(sorted(places)) not in raced]
 
     # -- agents -------------------------------------------------------------------------------------------------------
 
@@ -182,6 +192,8 @@ class Order:
         if isinstance(effect.region, ev.SharedRegion) and effect.region.cta != event.agent.cta:
             self.leaving.reach(effect.region.cta, column, self.numbers[column], event, clock, "D214")
         self.races.access(access, [clock], [])
+        if effect.reach is not None and event.agent.half == "R":
+            self.lanes.access(access)
         if name == "signal":
             self.flags.signal(word_of(effect.region), event, column, self.numbers[column], clock)
             self.released[column] = self.numbers[column]
@@ -332,6 +344,7 @@ class Order:
             if event.strength == "all":
                 self.clocks[column].rows[:] = merged.rows
                 self.clocks[column].bits[:] = merged.bits
+                self.lanes.met(column)
                 self.released[column] = self.numbers[column]
             else:
                 self.clocks[column].join_rows(merged, (C,), CONTROL_BITS)
@@ -363,7 +376,10 @@ class Order:
         self.protocol.wait(event, self._tick(event.agent, event.site))
 
     def _pass(self, event: ev.Pass) -> None:
-        self.protocol.passed(event, self._tick(event.agent, event.site))
+        column = self._tick(event.agent, event.site)
+        if self.lanes.open.get(column):
+            self.lanes.heard(column, self.protocol.told(event))
+        self.protocol.passed(event, column)
 
     def _nb(self, event: ev.NamedArrive) -> None:
         column = self._tick(event.agent, event.site)
@@ -372,6 +388,8 @@ class Order:
 
     def _nb_gen(self, event: ev.NamedGeneration) -> None:
         self.protocol.named_generation(event)
+        for agent in event.synced:
+            self.lanes.met(self.columns.agent(agent))
 
     def _cl_arrive(self, event: ev.ClusterArrive) -> None:
         column = self._tick(event.agent, event.site)
@@ -382,7 +400,9 @@ class Order:
         self.protocol.cluster_generation(event)
 
     def _cl_wait(self, event: ev.ClusterWait) -> None:
-        self.protocol.cluster_wait(event, self._tick(event.agent, event.site))
+        column = self._tick(event.agent, event.site)
+        message = self.protocol.cluster_wait(event, column)
+        self.lanes.heard(column, message)
 
 
 def written_shapes(setup: ev.Setup) -> dict[str, tuple[int, ...]]:

@@ -30,14 +30,16 @@ def attack(
     ctas: int = 1,
     all_warps: bool = True,
     halves: bool = True,
+    lanes: bool = False,
 ) -> Outcome:
-    """Run one launch under ``seeds`` adversarial schedules; the first bad execution is the outcome.
+    """Run one launch under ``seeds`` adversarial schedules; the first bad execution is the outcome. ``lanes``: each lane of a warp
+    is an agent of its own (for small programs: a view each).
 
     ``broken`` with ``policy`` is what only a conservative rule refuses (a fence by another thread; a refill through the async
     proxy after an unfenced read). ``clean`` says that no seed found anything: it is no proof.
     """
     try:
-        launch = Launch(kernel, launch_values, ctas=ctas, all_warps=all_warps, halves=halves)
+        launch = Launch(kernel, launch_values, ctas=ctas, all_warps=all_warps, halves=halves, lanes=lanes)
     except Undecided as why:
         return Outcome("unknown", str(why).split(":")[0], (str(why),))
     except Fault as why:

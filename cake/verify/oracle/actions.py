@@ -8,7 +8,7 @@ from cake.verify.oracle.barriers import Mbarrier, Named
 from cake.verify.oracle.memory import Seen
 from cake.verify.oracle.run import Flight
 from cake.verify.oracle.views import K, V, View
-from cake.verify.search.steps import Step, Touch
+from cake.verify.search.steps import ELECTED, Step, Touch
 
 if TYPE_CHECKING:
     from cake.verify.oracle.run import Run, Thread
@@ -180,7 +180,7 @@ def _meet(run: Run, t: Thread, step: Step, members: list[Thread], *, full: bool)
 
 
 def _registers(run: Run, t: Thread, step: Step) -> bool:
-    if t.registers is None or t.agent.half == "R":
+    if t.registers is None or t.agent.half not in ELECTED:
         return True
     change = 32 * len(t.agent.warps) * (step.count - t.registers)
     if run.pool[t.agent.cta] < change:

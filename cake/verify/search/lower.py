@@ -16,6 +16,7 @@ from cake.ir.expr import Expr
 from cake.verify.search.operations import touches_of
 from cake.verify.search.regions import Regions
 from cake.verify.search.steps import Agent, Fault, Instance, Step, Undecided
+from cake.verify.search.tiles import WARP
 
 SMS = 132
 STEPS = 400_000
@@ -43,10 +44,12 @@ class Launch:
         clusters: tuple[int, ...] | None = None,
         all_warps: bool = False,
         halves: bool = False,
+        lanes: bool = False,
     ) -> None:
+        """``halves``: the elected lane of a warp is an agent, and its siblings one. ``lanes``: each lane is one."""
         self.kernel = kernel
         self.all_warps = all_warps
-        self.split = ("L", "R") if halves else ("LR",)
+        self.split = tuple(map(str, range(WARP))) if lanes else ("L", "R") if halves else ("LR",)
         self.arrays = {t.name: np.asarray(values[t.name]) for t in kernel.tensors if t.name in values}
         env = self._values(values)
         env |= {"%sms": SMS, "%resident": 1, "%clusters": SMS // kernel.cluster}

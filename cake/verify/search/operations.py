@@ -11,7 +11,7 @@ from cake.ir import expanded as x
 from cake.ir.dtypes import DTYPES
 from cake.ir.layout import TileType
 from cake.verify.search.steps import Fault, Pick, Step, Tag, Touch, Undecided
-from cake.verify.search.tiles import WARP, first_holder, replicated, several_lanes, value
+from cake.verify.search.tiles import WARP, first_holder, held_by, replicated, several_lanes, value
 
 if TYPE_CHECKING:
     from cake.verify.search.lower import Walk
@@ -172,16 +172,21 @@ def _box(walk: Walk, step: Step, node: x.Op, ref: x.Ref, cta: int) -> Pick:
     elif domain is not None and node.executor == "lanes" and not step.alone:
         holders = np.broadcast_to(first_holder(domain, walk.instance.warps), domain.shape)
         threads = (holders.swapaxes(-1, -2) if ref.transposed else holders).reshape(sizes)
-    everyone = threads is None or (domain is not None and replicated(domain) and node.op in ("load", "ldmatrix"))
+    reads = node.op in ("load", "ldmatrix")
+    everyone = threads is None or (domain is not None and replicated(domain) and reads)
     if mask is not None and kept:
         mask = np.broadcast_to(mask, kept[::-1] if ref.transposed else kept)
         mask = (mask.swapaxes(-1, -2) if ref.transposed else mask).reshape(sizes)
-    shared_lanes = domain is not None and several_lanes(domain) and node.op in ("load", "ldmatrix")
+    shared_lanes = domain is not None and several_lanes(domain) and reads
     instance = walk.instance.index
     grid = tuple(np.arange(a, a + n) for a, n in zip(starts, sizes, strict=True))
 
     def make(warps: tuple[int, ...], half: str) -> Array:
-        chosen = _chosen(threads, warps, "LR" if shared_lanes else half, everyone)
+        if reads and half.isdigit() and threads is not None and domain is not None:
+            held = np.broadcast_to(held_by(domain, walk.instance.warps, warps, int(half)), domain.shape)
+            chosen: Array | None = (held.swapaxes(-1, -2) if ref.transposed else held).reshape(sizes)
+        else:
+            chosen = _chosen(threads, warps, "LR" if shared_lanes else half, everyone)
         if mask is not None:
             chosen = mask if chosen is None else chosen & mask
         if shared:
@@ -239,7 +244,10 @@ def _elements(walk: Walk, step: Step, node: x.Op, ref: x.Ref, cta: int) -> Pick:
     instance = walk.instance.index
 
     def make(warps: tuple[int, ...], half: str) -> Array:
-        chosen = _chosen(threads, warps, "LR" if shared_lanes else half, everyone)
+        if reads and half.isdigit() and threads is not None and tile is not None:
+            chosen: Array | None = np.broadcast_to(held_by(tile, warps_all, warps, int(half)), shape)
+        else:
+            chosen = _chosen(threads, warps, "LR" if shared_lanes else half, everyone)
         chosen = inside if chosen is None else chosen & inside
         picked = tuple(a[chosen] for a in flat)
         if not shared:
@@ -253,6 +261,7 @@ def _elements(walk: Walk, step: Step, node: x.Op, ref: x.Ref, cta: int) -> Pick:
 
 
 def _chosen(threads: Array | None, warps: tuple[int, ...], half: str, everyone: bool) -> Array | None:
+    """Where some warps, or a part of them, make an access, None for everywhere."""
     if threads is None or everyone:
         return None
     mine = np.isin(threads // WARP, warps)
@@ -260,6 +269,8 @@ def _chosen(threads: Array | None, warps: tuple[int, ...], half: str, everyone: 
         mine &= threads % WARP == 0
     elif half == "R":
         mine &= threads % WARP != 0
+    elif half.isdigit():
+        mine &= threads % WARP == int(half)
     return mine
 
 

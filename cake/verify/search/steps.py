@@ -15,7 +15,10 @@ Slot = tuple[int, str, int]
 """An mbarrier: CTA, name, slot."""
 
 Pick = Callable[[tuple[int, ...], str], int | None]
-"""The region that some warps of an instance touch (lane L, lanes R, or LR), None for nothing."""
+"""The region that some warps of an instance touch (lane L, lanes R, LR, or a lane by its number), None for nothing."""
+
+ELECTED = frozenset({"L", "LR", "0"})
+"""Parts of a warp that have the elected lane."""
 
 
 class Undecided(Exception):
@@ -113,7 +116,8 @@ class Instance:
 
 @dataclass(eq=False)
 class Agent:
-    """Some warps that go together (``warps``: their numbers in the instance), or one half of them. ``program``: the steps
+    """Some warps that go together (``warps``: their numbers in the instance), or a part of them: the elected lane (``half`` L), the
+    others (R), or one lane (its number). ``program``: the steps
     that they execute; ``touched``: for each, its accesses and their regions."""
 
     number: int
@@ -128,12 +132,13 @@ class Agent:
     @property
     def lanes(self) -> int:
         """Threads of one warp that it stands for."""
-        return {"L": 1, "R": 31, "LR": 32}[self.half]
+        return {"R": 31, "LR": 32}.get(self.half, 1)
 
     @property
     def name(self) -> str:
         """For a witness."""
-        return f"{self.instance.name}.w{self.warps[0]}{self.half if self.half != 'LR' else ''}"
+        part = "" if self.half == "LR" else f".{self.half}" if self.half.isdigit() else self.half
+        return f"{self.instance.name}.w{self.warps[0]}{part}"
 
     def threads(self, step: Step) -> int:
         """Threads that execute ``step`` as this agent."""
@@ -152,5 +157,5 @@ class Agent:
     def executes(self, step: Step) -> bool:
         """Whether it is among a step's executors."""
         if step.alone or step.executor == "one":
-            return 0 in self.warps and self.half != "R"
-        return step.executor == "lanes" or self.half != "R"
+            return 0 in self.warps and self.half in ELECTED
+        return step.executor == "lanes" or self.half in ELECTED

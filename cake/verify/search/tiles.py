@@ -34,6 +34,19 @@ def first_holder(tile: TileType, warps: int) -> Array:
     return np.where(held == threads, 0, held)
 
 
+@cache
+def held_by(tile: TileType, warps: int, some: tuple[int, ...], lane: int) -> Array:
+    """Which elements of the last two axes ``lane`` of ``some`` of the warps holds."""
+    layout = RegisterMap(tile.rows, tile.cols, tile.layout, WARP * warps)
+    held = np.zeros((tile.rows, tile.cols), dtype=bool)
+    for warp in some:
+        for register in range(layout.count):
+            at = layout.element(WARP * warp + lane, register)
+            if at is not None and at[0] < tile.rows and at[1] < tile.cols:
+                held[at] = True
+    return held
+
+
 def replicated(tile: TileType) -> bool:
     """Every warp may hold every element: a uniform tile, or one row (one element) that is broadcast."""
     kind = tile.layout.kind

@@ -244,6 +244,7 @@ FAULTS: dict[int, tuple[str, Callable[[], x.Kernel], Callable[[], x.Kernel]]] = 
     25: ("F310", _litmus("27_flag_after_read_wait"), _litmus("15_bulk_wait_by_the_issuer")),
     26: ("M404", lambda: two_proxies(False), lambda: two_proxies(True)),
     31: ("D213", lambda: self_ring(1), lambda: self_ring(2)),
+    34: ("D216", _litmus("45_a_shuffle_between"), _litmus("41b_neighbours_exchange_syncwarp")),
     28: ("P107", _litmus("34a_pingpong_without_turns"), _litmus("34b_pingpong_with_turns")),
 }
 """By their numbers: the code, a failing program, a passing one. 20 fails in several ways; the least launch gives P103."""
