@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 
 SIZES = {"Q": 70, "N": 600}
-SIZES_knn_merge = {"Q": 20, "N": 600}
+SIZES_knn_merge = {"Q": 9, "N": 300}
+SIZES_half_norms = {"N": 150}
 
 
 def _normal(rng: np.random.Generator, *shape: int) -> Any:
