@@ -85,12 +85,15 @@ SOURCES = (
         ctas=2,
     ),
     Source("kmeans", "examples/kmeans.cake", ({"B": 1, "N": 70, "K": 140},), {"WGS": 2, "BN": 64, "D": 64}, "assign"),
-    Source(
-        "knn",
-        "examples/knn.cake",
-        ({"Q": 70, "N": 200},),
-        {"WGS": 1, "BN": 64, "STAGES": 2, "SPLIT": 1, "D": 64},
-        "knn_part",
+    *(
+        Source(
+            f"knn_{'fused' if fused else 'norms'}",
+            "examples/knn.cake",
+            ({"Q": 70, "N": 300},),
+            {"WGS": 1, "STAGES": 2, "SPLIT": 1, "PARTS": 8, "CLASSES": 1, "D": 64, "FUSED": fused},
+            "knn_scan",
+        )
+        for fused in (False, True)
     ),
     Source("cooperative", "examples/corpus/gemm_cooperative.cake", (_gemm(130, 64, 200),), {"BN": 64, "STAGES": 2}),
     Source("multicast_pair", "examples/corpus/gemm_multicast_pair.cake", (_gemm(130, 64, 200),), {}),
