@@ -46,7 +46,8 @@ def launch(path: Path, kernel: x.Kernel) -> None:
     assert set(dims) == names, f"{path.name}: SIZES lacks {sorted(names - set(dims))}"
     rng = np.random.default_rng(zlib.crc32(repr(kernel.constants).encode()))
     values: dict[str, Any] = companion.find("inputs")(dims, dict(kernel.constants), rng)
-    given = {n: v for n, v in values.items() if any(p.name == n for p in (*kernel.tensors, *kernel.scalars))}
+    parameters = {t.name for t in kernel.tensors} | {s.name for s in kernel.scalars}
+    given = {n: v for n, v in values.items() if n in parameters}
     for t in kernel.tensors:
         if t.name not in given:  # an output, or workspace that starts at zero
             given[t.name] = np.zeros([int(evaluate(e, dims)) for e in t.shape], numpy_dtype(t.dtype))
