@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -193,6 +194,7 @@ class ElementReference(Reference):
         self.indices: list[TileFunction] = []
         self.domain = domain
         self.shape = domain.shape if domain is not None else ()
+        self.single = math.prod(self.shape) == 1
         for sub in ref.subs:
             if isinstance(sub, x.Range):
                 fail("T000", f"`{ref.base}`: an element move takes points and index tiles, not slices", node.span)
@@ -211,6 +213,9 @@ class ElementReference(Reference):
         index = []
         for axis, (function, extent) in enumerate(zip(self.indices, shape, strict=True)):
             at = function(inst)
+            if at.ndim == 0 and 0 <= int(at) < extent:
+                index.append(at)
+                continue
             bad = (at < 0) | (at >= extent)
             if bad.any():
                 accessed = bad if where is None else bad & where
@@ -247,12 +252,28 @@ class ElementReference(Reference):
 
     def region(self, inst: Instance, elements: Elements, mask: Array | None) -> ev.Region:
         """The exact region of the elements that ``mask`` selects."""
+        if self.single and (mask is None or bool(mask.all())):
+            return self._one(inst, elements)
         numbers = self.flat(inst, elements, mask)
         tile = elements.tile
         if tile is None:
             return ev.GlobalRegion(self.ref.base, spans=number_spans(numbers))
         layout = self.layout(inst)
         spans = layout.spans(layout.start(tile.instance, tile.slot), numbers)
+        return ev.SharedRegion(tile.cta.index, spans, tile.name, tile.slot, tile.position)
+
+
+    def _one(self, inst: Instance, elements: Elements) -> ev.Region:
+        """The region of a single element."""
+        index = tuple(int(i) if i.ndim == 0 else int(i.reshape(-1)[0]) for i in elements.index)
+        tile = elements.tile
+        if tile is None:
+            number = 0
+            for at, extent in zip(index, inst.machine.memory[self.ref.base].shape, strict=True):
+                number = number * extent + at
+            return ev.GlobalRegion(self.ref.base, spans=((number, number + 1),))
+        layout = self.layout(inst)
+        spans = layout.spans(layout.start(tile.instance, tile.slot), layout.addresses[index])
         return ev.SharedRegion(tile.cta.index, spans, tile.name, tile.slot, tile.position)
 
 

@@ -35,8 +35,8 @@ CTAS = 2
 EVEN = -1
 """The pattern of data that has whole tiles only."""
 
-ENOUGH = 5
-"""Tiles of the first launches: with two CTAs one of them meets three."""
+ENOUGH, MANY = 5, 12
+"""Tiles of the first launches, about: with two CTAs one of them meets three, and more show nothing more."""
 
 MAX_TRIPS = 200
 """Trip counts beyond this are not run."""
@@ -241,18 +241,29 @@ class Family:
             yield {**self._tiles(q), **{d: 3 * units[d] for d in trips}}, 1, 5 + q
 
     def _few(self, wanted: dict[str, int], order: list[str]) -> dict[str, int]:
-        """The same with 1 for dims that only count tiles, as long as there are tiles enough; those early in ``order`` go on
-        counting. The sequences that an input of offsets tells apart stay several."""
+        """The same with 1 for dims that only count tiles, as long as there are tiles enough, and halves of what makes too many;
+        dims early in ``order`` go on counting. The sequences that an input of offsets tells apart stay several."""
         kept = {d for a in self.kernel.tensors if a.name in self.control for e in a.shape for d in symbols(e)}
         counts = [d for d in order if self.unit(d) == 1 and d not in self.trips and d not in kept]
-        constants = {n: v for n, v in self.kernel.constants.items() if not isinstance(v, str)}
         values = {**wanted, **dict.fromkeys(counts, 1)}
         for d in counts:
-            env = {**constants, **values}
-            if not symbols(self.kernel.positions) <= set(env) or int(evaluate(self.kernel.positions, env)) >= ENOUGH:
+            if self._count(values) >= ENOUGH:
                 break
             values[d] = wanted[d]
+        tiled = [d for d in values if d in symbols(self.kernel.positions) and d not in self.trips and d not in kept]
+        while self._count(values) > MANY and tiled:
+            d = max(tiled, key=lambda name: values[name] / self.unit(name))
+            less = values[d] // 2 // self.unit(d) * self.unit(d) or 1
+            if less >= values[d]:
+                break
+            values[d] = less + (values[d] % self.unit(d) if less >= self.unit(d) else 0)
         return values
+
+    def _count(self, values: dict[str, int]) -> int:
+        """How many tiles there are; many where dims do not decide it."""
+        constants = {n: v for n, v in self.kernel.constants.items() if not isinstance(v, str)}
+        env = {**constants, **values}
+        return int(evaluate(self.kernel.positions, env)) if symbols(self.kernel.positions) <= set(env) else ENOUGH
 
     def padded(self) -> Launch | None:
         """The least launch in which every dim that is tiled is ragged, and loops over dims have a whole iteration before."""
