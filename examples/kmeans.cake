@@ -8,10 +8,15 @@
 # -|c|^2 / 2; `assign` loads it straight into the accumulators, multiplies on top of it and follows the running best.
 # The new centroids are the means of the points that were given to them. A centroid that no point is nearest to stays.
 #
+# NaN and infinities: a point gets label -1, and is added nowhere, where no centroid has a score above -inf. That is so for every
+# point with a NaN, and for one with an infinity unless some score is +inf, which then wins. A point with an infinity that has a
+# label makes the mean infinite or NaN. A centroid with NaN or an infinity gets no points: it stays, and `moved` is NaN.
+# A label outside 0 .. K-1 that is given to `kmeans_update` counts nowhere.
+#
 # The sums of N points of D numbers are N D additions to K D numbers in global memory: 4 N D bytes for the L2, four at a time,
 # beside 2 N D bytes of points. `assign_add` makes them while the tensor cores multiply: two warps that have nothing else to do
-# read the points of a finished tile, which are in shared memory still. So a step reads the points once, and takes as long as
-# the assignment. `add_points` makes the same sums from labels that are there already.
+# read the points of a finished tile, which are in shared memory still. So a step reads the points once, and where K is
+# large takes little longer than the assignment. `add_points` makes the same sums from labels that are there already.
 const D: {64, 128, 256} = 128
 const V = min(4, D // 32)                           # columns that a thread of a warp adds at once
 
@@ -72,6 +77,7 @@ kernel assign(x: bf16[B, N, D], c: bf16[B, K, D], half: f32[B, K], out ids: i32[
                 best.add(acc, k0)
             points.release()
             score, id = best.take()
+            id = where(score > -inf, id, -1)        # nobody's
             n = t.n0 + 64 * w + rows(id)
             store(ids[t.b, n], id, where=n < N)
 
@@ -135,10 +141,11 @@ kernel assign_add(x: bf16[B, N, D], c: bf16[B, K, D], half: f32[B, K], out ids: 
                 best.add(acc, k0)
             points.release()
             score, id = best.take()
+            id = where(score > -inf, id, -1)        # nobody's
             n = t.n0 + 64 * w + rows(id)
             store(ids[t.b, n], id, where=n < N)
             with labels.fill() as s:
-                store(s.id[64 * w + rows(id)], where(n < N, id, -1))  # nobody's, past the end
+                store(s.id[64 * w + rows(id)], where(n < N, id, -1))  # past the end too
 
     do add as w:
         own: i32[1, BM // ADDERS] spread(1)

@@ -66,10 +66,11 @@ def reference_half_norms(arguments: dict[str, Any], dims: dict[str, int], consta
 
 
 def reference(arguments: dict[str, Any], dims: dict[str, int], constants: dict[str, Any]) -> dict[str, Any]:
-    """The nearest centroid in float64, the lowest of equals."""
+    """The nearest centroid in float64, the lowest of equals; -1 where no score is above -inf."""
     x, c = arguments["x"].astype(np.float64), arguments["c"].astype(np.float64)
     score = x @ c.transpose(0, 2, 1) - 0.5 * np.square(c).sum(axis=2)[:, None, :]
-    return {"ids": score.argmax(axis=2)}
+    score = np.where(np.isnan(score), -np.inf, score)
+    return {"ids": np.where(score.max(axis=2) > -np.inf, score.argmax(axis=2), -1)}
 
 
 def _sums(x: Any, ids: Any, k: int) -> tuple[Any, Any]:
