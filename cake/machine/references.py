@@ -262,7 +262,6 @@ class ElementReference(Reference):
         spans = layout.spans(layout.start(tile.instance, tile.slot), numbers)
         return ev.SharedRegion(tile.cta.index, spans, tile.name, tile.slot, tile.position)
 
-
     def _one(self, inst: Instance, elements: Elements) -> ev.Region:
         """The region of a single element."""
         index = tuple(int(i) if i.ndim == 0 else int(i.reshape(-1)[0]) for i in elements.index)
