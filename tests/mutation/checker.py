@@ -20,10 +20,11 @@ from cake.diagnostics import CakeError
 from cake.ir import expanded as x
 from cake.ir import ops
 from cake.machine import events as ev
-from cake.machine.order import check, conflicts, flags, phases, protocol, races, reader, shadow
+from cake.machine.order import check, conflicts, flags, lanes, phases, protocol, races, reader, shadow
 from cake.machine.order import clocks as clock_module
 from cake.machine.order import leaving as leaving_module
 from cake.machine.order import registers as register_module
+from cake.machine.reach import Crossing
 from cake.verify.oracle import assault
 from tests.litmus import build as b
 from tests.litmus import test_neighbours
@@ -306,7 +307,7 @@ def silent(code: str) -> Iterator[None]:
 
 
 CODES = (
-    *("C601", "D201", "D202", "D203", "D204", "D205", "D206", "D207", "D208", "D209", "D210", "D213", "D214"),
+    *("C601", "D201", "D202", "D203", "D204", "D205", "D206", "D207", "D208", "D209", "D210", "D213", "D214", "D216"),
     *("F301", "F302", "F303", "F304", "F305", "F306", "F308", "F310", "M401", "M402", "M404", "M405", "O503"),
     *("P101", "P102", "P103", "P104", "P105", "P106", "P107", "P113", "P114", "P115", "P116", "P117", "P120"),
     *("W702", "W703", "W710"),
@@ -406,6 +407,11 @@ def rule_mutants() -> Iterator[tuple[str, Patch]]:
     yield "M402: no value is missed", lambda: patched(flags.Flags, "_lapped", lambda self, *a: None)
     yield "M402: stores publish", lambda: patched(flags.Flags, "_unpublished", lambda self, *a: None)
     yield "C601: one lane will do", lambda: patched(reader, "divergent", lambda k: [])
+    yield "lanes: nothing is kept", lambda: patched(lanes.Lanes, "access", lambda self, a: None)
+    yield "lanes: a meeting tells nothing", lambda: patched(lanes.Lanes, "met", lambda self, c: None)
+    yield "lanes: a message tells nothing", lambda: patched(lanes.Lanes, "heard", lambda self, c, m: None)
+    yield "lanes: a message tells all", lambda: patched(lanes.Lanes, "heard", lambda self, c, m: self.met(c))
+    yield "lanes: all cross", lambda: patched(lanes, "crossing", lambda a, b: Crossing(0, 1, 0, 4))
     yield "flags are not seen", lambda: patched(reader.Order, "_observe", lambda self, r, c: None)
 
 
