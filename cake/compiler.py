@@ -43,8 +43,12 @@ def decide_text(text: str, file: str, effort: Effort | None = None) -> tuple[lis
         return found, []
     kernels: list[x.Kernel] = []
     found = [*found, *check_file(parsed, kernels)]
-    if effort is None or any(f.severity == "error" for f in found):
+    if effort is None:
         return found, []
+    if any(f.severity == "error" for f in found):
+        from cake.verify.fixes import with_fixes
+
+        return with_fixes(text, file, found), []
     from cake.verify.store import decide
 
     decided = [(kernel, decide(kernel, effort=effort)) for kernel in kernels]

@@ -208,6 +208,8 @@ class RoleContext:
         self.solo = False
         self.fill: FillState | None = None
         self.queues: dict[str, list[Handle]] = {}
+        self.given_back: dict[str, list[Span]] = {}
+        self.leaving: Span | None = None
         self.generic: set[str] = set()
         self.releases: dict[tuple[Any, ...], Any] | None = None
         self.first_pass: dict[tuple[Any, ...], Any] | None = None

@@ -88,10 +88,13 @@ def check_writes(ctx: RoleContext, names: set[str], span: Span | None) -> None:
 
 def _in_flight(ctx: RoleContext, name: str, what: str, how: str, issued: Span | None, span: Span | None) -> None:
     target = name if how == "written" else None
+    labels = [Label(span=issued, text="issued here")] if issued else []
+    if ctx.leaving is not None:
+        labels.append(Label(span=ctx.leaving, text="this wait leaves groups in flight"))
     ctx.refuse(
         "D206",
         f"`{name}` is {what} while a wgmma that is still in flight has it {how}",
         span,
-        labels=(Label(span=issued, text="issued here"),) if issued else (),
+        labels=tuple(labels),
         help=f"wait first: `wgmma.wait({target})`" if target else "wait for that group first: `wgmma.wait(…)`",
     )

@@ -13,7 +13,7 @@ from cake.expand import clusters, dynamic
 from cake.expand import expressions as ex
 from cake.expand.context import RoleContext, State
 from cake.expand.functions import arguments
-from cake.expand.pipelines import drop_stage
+from cake.expand.pipelines import drop_stage, where_held
 from cake.expand.statements import check_name, drop_dependents, run_block
 from cake.expand.values import Handle, Poison, Record, Scalar, Tile, TileVar, Unassigned, Value, describe
 from cake.ir import expanded as x
@@ -169,6 +169,7 @@ def _tile_end(ctx: RoleContext, before: State, stmt: s.For) -> None:
                 "P109",
                 f"{left - had} stage{'s' if left - had > 1 else ''} of `{ring}` still held at the end of a tile",
                 stmt.span,
+                labels=where_held(ctx, ring),
                 help=f"give back what the last iterations kept: `{ring}.release()` after the loop",
             )
             ctx.state.held[ring] = had
@@ -490,6 +491,7 @@ def _stable(ctx: RoleContext, before: State, first: State, after: State, runs: b
                 "P109",
                 f"each iteration holds {c - b:+d} stages of `{ring}` compared with the one before",
                 stmt.span,
+                labels=where_held(ctx, ring),
                 facts=(f"{a} held before the loop, {b} after its first iteration, {c} after the next",),
                 help="release what each iteration waits for; to keep more than one, split the first iterations off",
             )
@@ -499,6 +501,7 @@ def _stable(ctx: RoleContext, before: State, first: State, after: State, runs: b
                 "P109",
                 f"{c} stages of `{ring}` are held after the loop, or {a} if it does not run at all",
                 stmt.span,
+                labels=where_held(ctx, ring),
                 help="show that it runs (`where` on the dims), or release inside the loop",
             )
 

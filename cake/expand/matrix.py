@@ -261,6 +261,7 @@ def complete(ctx: RoleContext, keep: int, span: Span) -> None:
         flights.add(flight[cut:])
     ctx.emit(x.GroupWait(queue="wgmma", keep=keep, ready=tuple(sorted(done - left)), span=span))
     ctx.state.flights = frozenset(flights)
+    ctx.leaving = span if left else None
 
 
 # ---- fragments ------------------------------------------------------------------------------------------------------

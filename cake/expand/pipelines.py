@@ -67,7 +67,7 @@ def wait(ctx: RoleContext, ring: RingInfo, span: Span) -> Handle:
             "P110",
             f"role `{ctx.role.name}` waits for another stage of `{ring.name}` while it holds all {ring.stages}",
             span,
-            labels=(Label(span=ring.span, text=f"{ring.stages} stages"),),
+            labels=(Label(span=ring.span, text=f"{ring.stages} stages"), *where_held(ctx, ring.name)),
             facts=(f"{held} held before this wait",),
             help=f"raise the stages above {held}, or release earlier",
         )
@@ -144,6 +144,9 @@ def release(ctx: RoleContext, ring: RingInfo, keep: int, span: Span) -> None:
         raise Abort
     held = ctx.state.held.get(ring.name, 0)
     count = max(0, held - keep)
+    places = ctx.given_back.setdefault(ring.name, [])
+    if span not in places:
+        places.append(span)
     site = (span.line, span.column, ctx.path)
     if ctx.releases is not None:
         ctx.releases[site] = count
@@ -179,6 +182,16 @@ def release(ctx: RoleContext, ring: RingInfo, keep: int, span: Span) -> None:
                 ctx.state.released[handle] += 1
         if i >= unknown and known:
             ctx.state.released[known.pop(0)] = 0
+
+
+def where_held(ctx: RoleContext, ring: str) -> tuple[Label, ...]:
+    """Where the newest stages that are held were waited for, and where some are given back."""
+    waits = dict.fromkeys(h.span for h in reversed(ctx.queues.get(ring, [])) if h.span is not None)
+    releases = reversed(ctx.given_back.get(ring, []))
+    return (
+        *(Label(span=span, text="waited for here") for span in [*waits][:2]),
+        *(Label(span=span, text="given back here") for span in [*releases][:3]),
+    )
 
 
 def _give_back(ctx: RoleContext, ring: RingInfo, back: int, span: Span) -> tuple[x.Stmt, ...]:

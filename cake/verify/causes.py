@@ -5,6 +5,8 @@
 - an element that nothing writes: a bound rounds down and drops a ragged edge (O508);
 - two writes of an element: a block store crosses the end of a sequence (O503).
 
+A stage that is filled again too early (D202, D208) was given back too early: the places that do so are shown with it.
+
 The launch is the proof; the cause is read from the program. A finding whose cause is not one of these stays as it is.
 """
 
@@ -24,6 +26,7 @@ from cake.verify.control import LOAD, Inner, Reader, Site, leaves, sites, text
 
 STUCK = frozenset({"P101", "P103", "P104"})
 TWICE = frozenset({"O502", "M401"})
+REUSED = frozenset({"D202", "D207", "D208"})
 
 
 def refine(kernel: x.Kernel, found: Sequence[Diagnostic], values: Mapping[str, int]) -> list[Diagnostic]:
@@ -43,6 +46,8 @@ def refine(kernel: x.Kernel, found: Sequence[Diagnostic], values: Mapping[str, i
             result[i] = _sequence(kernel, d) or d
         elif d.code == "O501":
             result[i] = _dropped(kernel, d, env) or d
+        elif d.code in REUSED:
+            result[i] = _released(kernel, d)
     return result
 
 
@@ -52,6 +57,16 @@ def _said(found: Iterable[Diagnostic]) -> str:
 
 def _names(said: str, name: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", said) is not None
+
+
+def _released(kernel: x.Kernel, d: Diagnostic) -> Diagnostic:
+    """With the places that give back stages of the pipelines that it names."""
+    said = " ".join((d.message, *d.witness))
+    rings = [r for r in kernel.rings if any(_names(said, field) for field in r.fields)]
+    spans = [s.node.span for r in rings for s in sites(kernel) if r.empty and _arrives(s.node, r.empty)]
+    known = {_key(span) for span in (d.span, *(label.span for label in d.labels))}
+    new = [span for span in dict.fromkeys(spans) if span is not None and _key(span) not in known]
+    return d.model_copy(update={"labels": (*d.labels, *(Label(span=span, text="given back here") for span in new[:3]))})
 
 
 # ---- O505 -----------------------------------------------------------------------------------------------------------
@@ -128,8 +143,13 @@ class Trips:
 
     @property
     def text(self) -> str:
-        """The counts in words."""
-        return " x ".join(show(_length(i)) for i in self.loops) or "1"
+        """The counts in words; one that depends on loaded data by the name of its loop."""
+        return " x ".join(self._shown(i) for i in self.loops) or "1"
+
+    @staticmethod
+    def _shown(inner: Inner) -> str:
+        words = show(_length(inner))
+        return f"(range of `{inner.node.var}`)" if LOAD in words else words
 
     def count(self, env: Mapping[str, Any]) -> int | None:
         """The number in a launch, if dims and scalars decide it."""

@@ -1,7 +1,8 @@
-"""Fixes of the verifier's findings: edits of the source that were applied, expanded and verified before they are shown.
+"""Fixes of findings: edits of the source that were applied, expanded and verified before they are shown.
 
 Each kind of finding has a few rewrites that usually cure it (a `sync()` between the warps, a fence after the write, a wait
-before the release). They are guesses about text, so only one that makes its finding go away, and brings no other, is kept.
+before the release; more of them in ``cake.verify.repairs``). They are guesses about text, so only one that makes its finding go
+away, and brings no other, is kept.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import re
 import time
 from collections.abc import Iterator
 
-from cake.diagnostics import Diagnostic, Edit, Fix, Span
+from cake.diagnostics import Diagnostic, Edit, Fix, Label, Span
 from cake.diagnostics.fixes import apply_fix
+from cake.ir import surface as s
+from cake.verify.repairs import Repair, Text, families
+from cake.verify.repairs.finding import in_turn
 
-SECONDS = 2.0
+SECONDS = 3.0
 """Of processor time, for all trials together."""
 
 _RANGE = re.compile(r"range\(.*\)(?= split|:)")
@@ -21,30 +25,54 @@ _KEEP = re.compile(r"keep=(\d+)")
 
 
 def with_fixes(text: str, file: str, findings: list[Diagnostic]) -> list[Diagnostic]:
-    """The findings, with a fix for each where one was found."""
+    """The findings, with a fix for each where one was found. A fix after which nothing is left to say is enough."""
+    from cake.ir.parser import parse_all
+
     deadline = time.process_time() + SECONDS
-    result = []
-    for d in findings:
-        result.append(d if d.fix is not None else _with_fix(text, file, d, findings, deadline))
+    parsed = parse_all(text, file)[0]
+    source = Text(text, file, parsed) if parsed is not None else None
+    result = list(findings)
+    for i, d in enumerate(findings):
+        if d.fix is None and d.severity == "error":
+            result[i], whole = _with_fix(source, text, file, d, findings, deadline)
+            if whole:
+                break
     return result
 
 
-def _with_fix(text: str, file: str, d: Diagnostic, findings: list[Diagnostic], deadline: float) -> Diagnostic:
+def _with_fix(
+    source: Text | None, text: str, file: str, d: Diagnostic, findings: list[Diagnostic], deadline: float
+) -> tuple[Diagnostic, bool]:
+    """A finding with a fix, if one is found; whether that leaves nothing else."""
     before = {f.code for f in findings}
-    for fix in candidates(text, file, d):
+    plain = (Repair(fix, fix.edits[0].span.line) for fix in candidates(text, file, d))
+    kernel = source.kernel_at(d.span.line) if source is not None and d.span is not None else None
+    for repair in in_turn([*(families(source, d) if source is not None else []), plain]):
         if time.process_time() > deadline:
             break
         try:
-            after = check(apply_fix(text, fix), file)
+            after = check(apply_fix(text, repair.fix), file, kernel.name if kernel is not None else None)
         except ValueError:
             continue
         if d.code not in after and after <= before:
-            return d.model_copy(update={"fix": fix.model_copy(update={"verified": True})})
-    return d
+            return _shown(d, repair, text, file), not after
+    return d, False
 
 
-def check(text: str, file: str) -> set[str]:
-    """The codes that block a changed text."""
+def _shown(d: Diagnostic, repair: Repair, text: str, file: str) -> Diagnostic:
+    """The finding with its fix, and with the place of the fix if it is none of its places."""
+    spans = [d.span, *(label.span for label in d.labels)]
+    labels = d.labels
+    if not any(span is not None and span.line <= repair.line <= span.end_line for span in spans):
+        line = text.split("\n")[repair.line - 1]
+        column = len(line) - len(line.lstrip()) + 1
+        place = Span(file=file, line=repair.line, column=column, end_line=repair.line, end_column=len(line) + 1)
+        labels = (*labels, Label(span=place, text="the fix is here"))
+    return d.model_copy(update={"fix": repair.fix.model_copy(update={"verified": True}), "labels": labels})
+
+
+def check(text: str, file: str, kernel: str | None = None) -> set[str]:
+    """The codes that block a changed text, or one kernel of it."""
     from cake.compiler import check_file
     from cake.ir import expanded as x
     from cake.ir.parser import parse_all
@@ -53,11 +81,19 @@ def check(text: str, file: str) -> set[str]:
     parsed, found = parse_all(text, file)
     kernels: list[x.Kernel] = []
     if parsed is not None and not any(f.severity == "error" for f in found):
-        found = [*found, *check_file(parsed, kernels)]
+        found = [*found, *check_file(_only(parsed, kernel), kernels)]
     codes = {f.code for f in found if f.severity == "error"}
-    for kernel in kernels if not codes else ():
-        codes |= set(verify(kernel, effort="quick").codes)
+    for each in kernels if not codes else ():
+        codes |= set(verify(each, effort="quick").codes)
     return codes
+
+
+def _only(parsed: s.File, kernel: str | None) -> s.File:
+    """The file with one of its kernels (None: with all)."""
+    if kernel is None:
+        return parsed
+    chosen = tuple(k for k in parsed.kernels if k.name == kernel)
+    return parsed.model_copy(update={"kernels": chosen, "sequences": ()}) if chosen else parsed
 
 
 def candidates(text: str, file: str, d: Diagnostic) -> Iterator[Fix]:
