@@ -52,7 +52,7 @@ def build(directory: Path, only: list[str]) -> int:
         if not _wanted(kernel_probe.name, only):
             continue
         try:
-            write(build_kernel(kernel_probe.kernel()), directory / kernel_probe.name, ("cubin",))
+            write(build_kernel(kernel_probe.kernel()), directory / kernel_probe.name, ("cubin", "expand"))
         except Exception:
             print(f"{kernel_probe.name}: {traceback.format_exc().splitlines()[-1]}")
             failed += 1

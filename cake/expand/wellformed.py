@@ -98,7 +98,8 @@ class _Check:
                 if w in owner or not 0 <= w < self.k.threads // 32:
                     yield f"warp {w} of role `{r.name}` is outside the CTA or belongs to another role"
                 owner[w] = r.name
-            if r.solo and any(isinstance(n, x.Named | x.Cluster) for n in flatten(r.body)):
+            barriers = [n for n in flatten(r.body) if isinstance(n, x.Named | x.Cluster)]
+            if any(r.solo or n.executor != "lanes" for n in barriers):
                 yield f"one lane of role `{r.name}` comes to a barrier, which takes whole warps (PTX ISA, .aligned)"
 
     # ---- programs ---------------------------------------------------------------------------------------------------
