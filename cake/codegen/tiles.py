@@ -15,7 +15,7 @@ from cake.codegen.errors import unsupported
 from cake.codegen.index import Index
 from cake.codegen.names import size_of
 from cake.ir.expr import Reg
-from cake.ir.layout import QUAD, RegisterMap, TileType, register_map
+from cake.ir.layout import QUAD, RegisterMap, TileType, register_map, spread_stands_opposite
 
 _WORD = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t"}
 
@@ -154,7 +154,7 @@ class Site:
             raise unsupported("Spread tiles of different vectors in one statement.", "use one vector width")
         if shape == (m.rows, m.cols) == (tile.rows, tile.cols):
             return self.at
-        if tile.cols % wave == 0 and col % wave == 0 and shape[1] == m.cols and m.cols % wave == 0:
+        if spread_stands_opposite(tile, shape, col, m):
             per_row = m.cols // m.threads
             lines = self.at.div(per_row) if shape[0] > 1 else Index()
             within = self.at.mod(per_row) if m.rows > 1 else self.at

@@ -6,6 +6,7 @@ from cake.diagnostics import Label, Span
 from cake.expand.context import Abort, RoleContext
 from cake.ir import expanded as x
 from cake.ir.expr import Expr, Reg, walk
+from cake.ir.layout import register_map, spread_stands_opposite
 from cake.ir.ops import OPS
 
 
@@ -45,11 +46,38 @@ def emit_op(ctx: RoleContext, op: x.Op) -> None:
         operand = op.operands.get(name)
         if operand is not None and not isinstance(operand, x.Ref):
             read |= keys(operand)
+    _check_spread(ctx, op)
     if op.op != "wgmma":
         check_reads(ctx, read, op.span)
         check_writes(ctx, written, op.span)
     ctx.state.assigned |= written
     ctx.emit(op)
+
+
+def _check_spread(ctx: RoleContext, op: x.Op) -> None:
+    """Every thread has the elements of spread tiles that broadcast to its own (T007)."""
+    if op.type is None or op.type.layout.kind != "spread":
+        return
+    domain = register_map(op.type, ctx.threads)
+    for operand in op.operands.values():
+        exprs = (
+            [sub.index for sub in operand.subs if isinstance(sub, x.Elem)] if isinstance(operand, x.Ref) else [operand]
+        )
+        for reg in (n for e in exprs for n in walk(e) if isinstance(n, Reg)):
+            tile = ctx.tiles.get(reg.name)
+            if tile is None or tile.layout != op.type.layout:
+                continue
+            rows, cols = reg.rows or (0, tile.rows), reg.cols or (0, tile.cols)
+            part = (rows[1] - rows[0], cols[1] - cols[0])
+            fits = all(n in (1, m) for n, m in zip(part, (domain.rows, domain.cols), strict=True))
+            if fits and not spread_stands_opposite(tile, part, cols[0], domain):
+                ctx.refuse(
+                    "T007",
+                    f"a part [{part[0]}, {part[1]}] of a {tile.layout} tile does not broadcast to [{domain.rows}, {domain.cols}]: its "
+                    "elements are dealt to threads, and others need them",
+                    op.span,
+                    help="handle one row at a time with a scalar, `load(ref[row])`, or go through shared memory",
+                )
 
 
 def _index_reads(ref: x.Ref, read: set[str]) -> None:

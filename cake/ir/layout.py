@@ -205,6 +205,16 @@ def register_map(tile: TileType, threads: int) -> RegisterMap:
     return RegisterMap(tile.rows, tile.cols, tile.layout, threads)
 
 
+def spread_stands_opposite(tile: TileType, part: tuple[int, int], col: int, domain: RegisterMap) -> bool:
+    """Whether the thread that has an element of ``domain`` (spread) has the element of ``tile`` that broadcasts to it too. ``part``
+    is the shape of the part of the tile that is read, ``col`` its first column. Elements are dealt in rounds of the threads'
+    vectors, so a tile of one shape is dealt alike, one element is everybody's, and rows go with rows where they are whole rounds."""
+    if part == (1, 1) == (tile.rows, tile.cols) or part == (domain.rows, domain.cols) == (tile.rows, tile.cols):
+        return True
+    wave = domain.threads * domain.layout.vector
+    return part[1] == domain.cols and not (tile.cols % wave or col % wave or domain.cols % wave)
+
+
 def shape_problem(tile: TileType, warps: int) -> str | None:
     """Why ``tile`` cannot exist in an instance of ``warps`` warps, in a few words; None if it can."""
     if len(tile.shape) < 2:

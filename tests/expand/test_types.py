@@ -84,6 +84,26 @@ CASES = [
         ("condition", "index tiles"),
     ),
     Case("two layouts", "T007", row("w: f32[1, 512] spread(2) = 0.0\nu = v + w  # here"), ("spread(4)", "spread(2)")),
+    Case(
+        "indices of rows that other threads have",
+        "T007",
+        row(
+            "w: f32[2, 512] spread(4)\n"
+            "g = load(i[rows(w)], where=rows(w) < M)\n"
+            "u = load(z[g, cols(w)], where=g >= 0 and g < M)  # here",
+            params=MORE + ", z: f32[M, 512]",
+        ),
+        ("[2, 1]", "[2, 512]", "one row at a time"),
+    ),
+    Case(
+        "values of rows that other threads have",
+        "T007",
+        row(
+            "w: f32[2, 512] spread(4) = 0.0\ng = load(o[rows(w)], where=rows(w) < M)\nw = w + g  # here",
+            params=MORE.replace("out o", "o"),
+        ),
+        ("[2, 1]", "through shared memory"),
+    ),
     Case("block load", "T007", row("u = load(x[t.r : t.r + 1, 0 : 64])  # here"), ("layout", "ldmatrix")),
     Case("transposed tile", "T007", row("u = v.T  # here"), ("transposed", "shared memory")),
     Case("copies of a dim", "T008", row("for i in unroll(M):  # here\n    pass"), ("`unroll`", "compile time")),
