@@ -86,7 +86,7 @@ def sequence(name: str) -> Sequence:
 def call(name: str, seed: int = 0, **given: Any) -> dict[str, Any]:
     """What a sequence makes of points and centroids (and labels), from outputs that are poisoned."""
     x, c = given["x"], given["c"]
-    b, n, k = (*x.shape[:2], c.shape[1])
+    (b, n, _), k = x.shape, c.shape[1]
     poison = {
         "ids": np.full((b, n), -7, np.int32),
         "next": np.full(c.shape, np.nan, ml_dtypes.bfloat16),
