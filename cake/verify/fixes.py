@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterator
 
-from cake.diagnostics import Diagnostic, Edit, Fix, Label, Span
+from cake.diagnostics import CakeError, Diagnostic, Edit, Fix, Label, Span
 from cake.diagnostics.fixes import apply_fix
 from cake.ir import surface as s
 from cake.verify.repairs import Repair, Text, families
@@ -52,7 +52,7 @@ def _with_fix(
             break
         try:
             after = check(apply_fix(text, repair.fix), file, kernel.name if kernel is not None else None)
-        except ValueError:
+        except (ValueError, CakeError):
             continue
         if d.code not in after and after <= before:
             return _shown(d, repair, text, file), not after
@@ -63,12 +63,17 @@ def _shown(d: Diagnostic, repair: Repair, text: str, file: str) -> Diagnostic:
     """The finding with its fix, and with the place of the fix if it is none of its places."""
     spans = [d.span, *(label.span for label in d.labels)]
     labels = d.labels
-    if not any(span is not None and span.line <= repair.line <= span.end_line for span in spans):
+    if not any(span is not None and span.line <= repair.line <= _named(span) for span in spans):
         line = text.split("\n")[repair.line - 1]
         column = len(line) - len(line.lstrip()) + 1
         place = Span(file=file, line=repair.line, column=column, end_line=repair.line, end_column=len(line) + 1)
         labels = (*labels, Label(span=place, text="the fix is here"))
     return d.model_copy(update={"fix": repair.fix.model_copy(update={"verified": True}), "labels": labels})
+
+
+def _named(span: Span) -> int:
+    """The last line that a place names: of a block only its head."""
+    return span.end_line if span.end_line - span.line < 3 else span.line
 
 
 def check(text: str, file: str, kernel: str | None = None) -> set[str]:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from cake.compiler import decide_text
-from cake.diagnostics import Diagnostic
+from cake.diagnostics import Diagnostic, Span
 from cake.diagnostics.fixes import apply_fix
 from cake.ir.parser import parse_all
 from tests.docs.support import blocks
@@ -82,6 +82,16 @@ def diagnosed(m: Mutant, parent: str) -> Diagnosis:
 
 
 def lines(d: Diagnostic) -> set[int]:
-    """All lines that a finding's places begin on, or lie on."""
+    """The lines that a finding's places name: those of a statement or expression, the head of a block."""
     spans = [d.span, *(label.span for label in d.labels)]
-    return {n for span in spans if span is not None for n in range(span.line, min(span.end_line, span.line + 8) + 1)}
+    return {
+        n
+        for span in spans
+        if span is not None
+        for n in range(span.line, (span.end_line if short(span) else span.line) + 1)
+    }
+
+
+def short(span: Span) -> bool:
+    """It is of a statement or expression, not of a block."""
+    return span.end_line - span.line < 3

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cake.diagnostics import Diagnostic
-from cake.verify.repairs import accesses, loops, matrix, order, stages
+from cake.verify.repairs import accesses, boxes, loops, matrix, order, stages
 from cake.verify.repairs.finding import FAMILIES, Finding
 from cake.verify.repairs.text import Repair, Text
 
-KINDS = (stages, matrix, order, loops, accesses)
+KINDS = (stages, matrix, order, loops, accesses, boxes)
 """Modules of families; importing them registers these."""
 
 

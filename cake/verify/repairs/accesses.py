@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import product
 
 from cake.ir import surface as s
 from cake.ir.printer import format_expr
 from cake.verify.repairs.finding import Finding, cures
-from cake.verify.repairs.text import Repair, Statement, Text
+from cake.verify.repairs.text import Repair, Text
 
 COPIES = ("tma.load", "cp_async", "tma.store")
+TYPES = ("T005", "T006", "T007", "T008", "T014", "T019")
 
 
 @cures("D203", "O502", "P104", "P103", "T019", "D209")
@@ -51,74 +51,6 @@ def fields(text: Text, found: Finding) -> Iterator[Repair]:
                 for other in stages[node.name].fields:
                     if other.name != node.name:
                         yield text.put(node, f"{node.base.name}.{other.name}", f"use the field `{other.name}`")
-
-
-@cures("D209", "P104", "P101", "D201")
-def missing_copy(text: Text, found: Finding) -> Iterator[Repair]:
-    """A field that nothing fills: from the tensor of its name, as another fill does it, or by slices that have its extents."""
-    for fill in (t for t in found.statements(text) if isinstance(t.node, s.With)):
-        assert isinstance(fill.node, s.With)
-        stage = fill.node.name
-        fields = {f.name: f for p in fill.kernel.pipelines if fill.is_method(p.name, "fill") for f in p.fields}
-        end = next(t for t in text.statements if t.node is fill.node.body[-1])  # type: ignore[union-attr]
-        for name in (w for w in found.words if w in fields and stage is not None):
-            for words in dict.fromkeys(
-                [*_copies(text, fill, name), *_sliced(text, fill, f"{stage}.{name}", fields[name])]
-            ):
-                yield text.after(end, words, f"fill `{name}` too")
-
-
-def _copies(text: Text, fill: Statement, name: str) -> Iterator[str]:
-    """Copies into the field in other fills."""
-    for other in text.statements:
-        if other.function == "tma.load" and other.call is not None and other.kernel is fill.kernel:
-            target = other.call.args[0]
-            if isinstance(target, s.Attribute) and target.name == name and other.around is not fill:
-                yield format_expr(other.call)
-
-
-def _sliced(text: Text, fill: Statement, target: str, field: s.Field) -> Iterator[str]:
-    """A copy from the tensor of the field's name: each axis by a slice of its extent that the kernel's copies have, or by a
-    definition of the tiles that counts it."""
-    param = next((p for p in fill.kernel.params if p.name == field.name), None)
-    if param is None or len(param.type.dims) != len(field.type.dims):
-        return
-    walk = next(
-        (
-            t.node.var
-            for t in fill.outward()
-            if isinstance(t.node, s.For) and format_expr(t.node.iter).startswith("tiles")
-        ),
-        "t",
-    )
-    axes = []
-    for extent in field.type.dims:
-        size = format_expr(extent)
-        slices = [f"t.{d.name} : t.{d.name} + {size}".replace("t.", f"{walk}.") for d in _counts(fill.kernel, size)]
-        inside = {t.node for t in text.statements if fill in t.outward()}
-        for t in sorted(text.statements, key=lambda t: t.node not in inside):
-            if t.function == "tma.load" and t.role == fill.role:
-                slices += [format_expr(n) for n in s.walk(t.node) if isinstance(n, s.Slice) and _length(n) == size]
-        axes.append(list(dict.fromkeys(slices))[:2])
-    for subs in product(*axes):
-        yield f"tma.load({target}, {field.name}[{', '.join(subs)}])"
-
-
-def _counts(kernel: s.Kernel, size: str) -> Iterator[s.Define]:
-    """Definitions of the tiles that are multiples of ``size``."""
-    for item in kernel.tiles.items if kernel.tiles is not None else ():
-        value = item.value if isinstance(item, s.Define) else None
-        if isinstance(value, s.Binary) and value.op == "*" and size in map(format_expr, (value.left, value.right)):
-            assert isinstance(item, s.Define)
-            yield item
-
-
-def _length(node: s.Slice) -> str:
-    """``n`` of ``lo : lo + n``."""
-    hi, lo = node.hi, node.lo
-    if isinstance(hi, s.Binary) and hi.op == "+" and lo is not None and hi.left == lo:
-        return format_expr(hi.right)
-    return ""
 
 
 @cures("O503", "O506", "D209")
@@ -169,7 +101,7 @@ def _masked(text: Text, call: s.Call, words: str) -> Repair:
     return text.put(call, f"{format_expr(call.func)}({', '.join([*arguments, f'where={words}'])})", message)
 
 
-@cures("O501", "O502", "O503", "M401", "T019")
+@cures("O501", "O502", "O503", "O506", "M401", "T013", "T019")
 def factors(text: Text, found: Finding) -> Iterator[Repair]:
     """An index of a tile that lacks the size of the tile: as the other accesses of the kernel write it."""
     products: dict[str, list[str]] = {}
@@ -188,13 +120,3 @@ def factors(text: Text, found: Finding) -> Iterator[Repair]:
                 if isinstance(node, s.Attribute) and format_expr(node) in products:
                     for whole in dict.fromkeys(products[format_expr(node)]):
                         yield text.put(node, whole, "count elements, not tiles")
-
-
-@cures("O501", "T019", "D213")
-def missing_store(text: Text, found: Finding) -> Iterator[Repair]:
-    """A filled stage of a ring of stores that is never stored: as another store of the kernel does it."""
-    for fill in (t for t in found.statements(text) if isinstance(t.node, s.With)):
-        assert isinstance(fill.node, s.With)
-        for other in text.statements:
-            if other.function == "tma.store" and other.kernel is fill.kernel and other.call is not None:
-                yield text.after(fill, format_expr(other.call), "store the stage")

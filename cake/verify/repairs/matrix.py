@@ -23,6 +23,10 @@ def products(text: Text, found: Finding) -> Iterator[Repair]:
         for tile in tiles if found.code == "D206" else ():
             yield text.before(user, f"wgmma.wait({tile})", f"wait for the group that writes `{tile}`")
         yield text.before(user, "wgmma.wait(keep=0)", "wait for the group before its operands are used")
+        for i in range(user.index - 1, max(-1, user.index - 4), -1):
+            if text.of(user, i).is_method("", "release"):
+                for words in (*(f"wgmma.wait({tile})" for tile in tiles), "wgmma.wait(keep=0)"):
+                    yield text.before(text.of(user, i), words, "wait for the group before its stage is given back")
     for issue in found.near(t for t in text.statements if t.function == "wgmma"):
         assert issue.call is not None
         target = format_expr(issue.call.args[0]) if issue.call.args else ""
@@ -67,7 +71,7 @@ def _fewer(text: Text, wait: Statement, tiles: list[str]) -> Iterator[Repair]:
             yield text.put(wait.call, f"wgmma.wait({tile})", f"wait for the group that writes `{tile}`")
 
 
-@cures("D207", "D202", "D213", "D201", "F310")
+@cures("D207", "D202", "D213", "D201", "F310", "T019", "T014", "T001")
 def stores(text: Text, found: Finding) -> Iterator[Repair]:
     """A bulk store whose buffer is used again."""
     for store in found.near(t for t in text.statements if t.function in ("tma.store", "tma.reduce")):

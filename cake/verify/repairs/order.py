@@ -57,7 +57,7 @@ def _exchanged(text: Text, meeting: Statement, fence: list[Statement]) -> Iterat
             yield text.move(old, meeting.index, "fence before the threads meet")
 
 
-@cures("M401", "M402", "M403", "M407", "P101", "F310", "D201")
+@cures("M401", "M402", "M403", "M407", "P101", "P108", "F310", "D201")
 def words(text: Text, found: Finding) -> Iterator[Repair]:
     """Words between CTAs: a signal or a wait at another place, or with the value of its counterpart."""
     signals = found.near(t for t in text.statements if t.function == "signal")

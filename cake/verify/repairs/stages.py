@@ -74,6 +74,16 @@ def _missing(text: Text, found: Finding, pipeline: str) -> Iterator[Repair]:
                 break
         if behind is not None and behind.function != "wgmma.wait":
             yield text.after(behind, words, message)
+    yield from _behind_groups(text, found, pipeline, message)
+
+
+def _behind_groups(text: Text, found: Finding, pipeline: str, message: str) -> Iterator[Repair]:
+    """Behind waits for groups, as many stages as groups stay."""
+    for wait in found.near(t for t in text.statements if t.function == "wgmma.wait"):
+        following = text.of(wait, wait.index + 1) if wait.index + 1 < len(wait.block) else None
+        if following is None or not following.is_method(pipeline, "release"):
+            keep = _keep(wait)
+            yield text.after(wait, f"{pipeline}.release(keep={keep})" if keep else f"{pipeline}.release()", message)
 
 
 def _last_use(text: Text, wait: Statement, handle: str) -> Statement:
