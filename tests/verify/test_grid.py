@@ -77,7 +77,9 @@ WRONG: Mapping[str, Wrong] = {
     ),
     "no wait": Wrong(WAIT + "                sync()\n", "", "M401", "load(part"),
     "no signal": Wrong(SIGNAL, "", "P108", "wait_until"),
-    "a value too high": Wrong("wait_until(flags[t.r], t.z)", "wait_until(flags[t.r], t.z + 1)", "P108", "wait_until"),
+    "a value too high": Wrong(
+        "wait_until(flags[t.r], t.z)", "wait_until(flags[t.r], t.z + 1)", "P108", "wait_until", True
+    ),
     "a value that has passed": Wrong("wait_until(flags[t.r], t.z)", "wait_until(flags[t.r], 1)", "P101", "wait_until"),
     "one word for all rows": Wrong("flags[t.r]", "flags[0]", "M402", "signal"),
     "all splits signal the same": Wrong("(t.z + 1) % S", "t.z + 0 * S", "P108", "wait_until"),
