@@ -1,7 +1,8 @@
 """The mutation suite in full: confusion matrix by class, as JSON and as the table of docs/verifier.md.
 
 ``python -m benchmarks.mutation [--minutes N] [--only NAME] [--every N] [--page]`` judges mutants one after the other, small parents
-first, and notes each in a progress file; the next call goes on from there (``--fresh``: from the start). One process, no GPU.
+first, and notes each in a progress file; the next call goes on from there (``--fresh``: from the start; ``--truths FILE``: with the
+truths of an earlier run, after a change of the checker). One process, no GPU.
 ``--checker`` mutates the checker instead: its effects and its rules.
 """
 
@@ -48,10 +49,12 @@ def order(parent: Parent, seed: int, every: int) -> list[Mutant]:
     return found[::every]
 
 
-def work(parent: Parent, chosen: list[Mutant], whole: bool, known: set[str], deadline: float) -> Iterator[Result]:
+def work(
+    parent: Parent, chosen: list[Mutant], whole: bool, known: set[str], truths: dict[str, Truth], deadline: float
+) -> Iterator[Result]:
     """Judge mutants until the deadline."""
     signal.signal(signal.SIGALRM, _alarm)
-    judging = Judge(parent, verifier if whole else verdict, known)
+    judging = Judge(parent, verifier if whole else verdict, known, truths)
     for m in chosen:
         if time.time() > deadline:
             return
@@ -97,6 +100,10 @@ def run(chosen: list[Parent], progress: Path, options: argparse.Namespace) -> No
             done.setdefault(r.parent, []).append(r)
     progress.parent.mkdir(exist_ok=True)
     deadline = time.time() + 60 * options.minutes
+    truths: dict[str, Truth] = {}
+    if options.truths is not None:
+        lines = map(json.loads, options.truths.read_text().splitlines())
+        truths = {r.truth.skeleton: r.truth for r in map(read, lines) if r.truth.skeleton}
     with progress.open("a") as out:
         for parent in chosen:
             if time.time() > deadline:
@@ -106,7 +113,7 @@ def run(chosen: list[Parent], progress: Path, options: argparse.Namespace) -> No
             known = {r.truth.skeleton for r in before if r.truth.skeleton}
             cells: Counter[str] = Counter()
             at = time.time()
-            for r in work(parent, rest, options.verifier, known, deadline):
+            for r in work(parent, rest, options.verifier, known, truths, deadline):
                 out.write(written(r, time.time() - at))
                 out.flush()
                 at = time.time()
@@ -231,6 +238,9 @@ def main() -> None:
     arguments.add_argument("--out", type=Path, default=RESULTS)
     arguments.add_argument("--progress", type=Path, default=PROGRESS)
     arguments.add_argument("--fresh", action="store_true", help="forget what earlier calls have judged")
+    arguments.add_argument(
+        "--truths", type=Path, help="a progress file of another version of the checker, for its truths"
+    )
     arguments.add_argument("--page", action="store_true", help="write the table of docs/verifier.md")
     arguments.add_argument("--again", action="store_true", help="judge the false accepts of the results once more")
     arguments.add_argument("--verifier", action="store_true", help="ask cake.verify.verify instead of the order check")

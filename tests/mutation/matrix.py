@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,11 +112,15 @@ class Matrix:
 
 
 class Judge:
-    """Judges mutants of one parent; equal skeletons once. ``known``: skeletons judged before, its parent's among them."""
+    """Judges mutants of one parent; equal skeletons once. ``known``: skeletons judged before. ``truths``: what an earlier run found
+    of skeletons, which a change of the checker leaves as it is."""
 
-    def __init__(self, parent: Parent, ask: Ask = verdict, known: Iterable[str] = ()) -> None:
+    def __init__(
+        self, parent: Parent, ask: Ask = verdict, known: Iterable[str] = (), truths: Mapping[str, Truth] | None = None
+    ) -> None:
         self.parent = parent
         self.ask = ask
+        self.truths = truths or {}
         self.base = names(unrolled(parent, parent.kernel)[0])
         self.known = set(known)
 
@@ -131,7 +135,7 @@ class Judge:
             return Result(parent.name, m.number, m.what, "repeated", Truth("repeated"), Verdict(""))
         self.known.add(name)
         heard = self.ask(parent, m.kernel)
-        real = said if said is not None else truth(parent, m.kernel, launches)
+        real = said or self.truths.get(name) or truth(parent, m.kernel, launches)
         cell = "crash" if heard.kind == "crash" else CELLS[real.kind, heard.kind]
         return Result(parent.name, m.number, m.what, cell, real, heard)
 
