@@ -172,6 +172,7 @@ def check_pair(ctx: RoleContext, shared: Reference, tensor: Reference, span: Spa
         )
     check_points(ctx, shared, span)
     info = ctx.kernel.buffers[shared.storage.name]
+    check_start(ctx, tensor, span)
     if info.pad:
         ctx.refuse("W707", f"TMA writes dense rows; `{info.name}` is padded", span, help="swizzle it instead")
     rows = [sub for sub in shared.subs if isinstance(sub, x.Range)]
@@ -186,6 +187,19 @@ def check_pair(ctx: RoleContext, shared: Reference, tensor: Reference, span: Spa
             f"the block starts at row {show(rows[-2].start)}, inside a swizzle atom of 8 rows",
             span,
             labels=(Label(span=info.span, text="swizzled here"),),
+        )
+
+
+def check_start(ctx: RoleContext, tensor: Reference, span: Span) -> None:
+    """Along its innermost axis a box starts at a multiple of 16 bytes (W707, axiom A11)."""
+    inner, step = tensor.subs[-1], 16 // DTYPES[tensor.storage.dtype].bytes
+    if isinstance(inner, x.Range) and not ctx.facts.divides(step, inner.start):
+        ctx.refuse(
+            "W707",
+            f"the box starts at column {show(inner.start)} of `{tensor.storage.name}`, which must be a multiple of {step} (16 bytes): "
+            "TMA traps on any other",
+            span,
+            help=f"demand it: `where {show(inner.start)} % {step} == 0`; or move elements",
         )
 
 
@@ -336,6 +350,7 @@ def tma_prefetch(ctx: Context, e: s.Call) -> None:
         ctx.refuse("T013", "`tma.prefetch` takes a box of a tensor with constant extents", e.span)
     if any(n > BOX_LIMIT for n in tensor.shape):
         ctx.refuse("W707", "a box has at most 256 elements along an axis", e.span)
+    check_start(ctx, tensor, e.span)
     box = _box(tensor, list(tensor.shape))
     emit_op(
         ctx,

@@ -14,29 +14,29 @@ from tests.expand.cases import Case, check, parametrised
 
 SOURCE = """
 kernel k(a: f32[M, 64], h: f32[M], out y: f32[M, 64]) for sm_90a:
-    where M % 4 == 0
+    where M % 16 == 0
     tiles once:
         i in 1
     role load: warps 1
     role math: warps 1
     pipeline p[2] load -> math:
-        a: f32[4, 64]
-        h: f32[4]{linger}
+        a: f32[16, 64]
+        h: f32[16]{linger}
     do load:
         for t in tiles:
-            for j in range(M // 4):
+            for j in range(M // 16):
                 with p.fill() as s:
-                    tma.load(s.a, a[4 * j : 4 * j + 4, :])
-                    tma.load(s.h, h[4 * j : 4 * j + 4])
+                    tma.load(s.a, a[16 * j : 16 * j + 16, :])
+                    tma.load(s.h, h[16 * j : 16 * j + 16])
     do math:
-        v: f32[4, 64] spread(2)
+        v: f32[16, 64] frag
         for t in tiles:
-            for j in range(M // 4):
+            for j in range(M // 16):
                 s = p.wait()
                 v = load(s.a[rows(v), cols(v)])
                 p.release()
                 {read}
-                store(y[4 * j + rows(v), cols(v)], v * f, where=4 * j + rows(v) < M)
+                store(y[16 * j + rows(v), cols(v)], v * f, where=16 * j + rows(v) < M)
 """
 READ = "f = load(s.h[rows(v)])"
 
@@ -50,9 +50,9 @@ def values() -> dict[str, Any]:
     """Seven stages."""
     rng = np.random.default_rng(0)
     return {
-        "a": rng.standard_normal((28, 64), dtype=np.float32),
-        "h": rng.standard_normal(28, dtype=np.float32),
-        "y": np.zeros((28, 64), np.float32),
+        "a": rng.standard_normal((112, 64), dtype=np.float32),
+        "h": rng.standard_normal(112, dtype=np.float32),
+        "y": np.zeros((112, 64), np.float32),
     }
 
 
@@ -91,7 +91,7 @@ CASES = [
     Case("the other field", "D212", source(READ + "\n                z = load(s.a[rows(v), cols(v)])  # here"), ("given back",)),
     Case("argument", "T015", source(linger=" linger  # here"), ("linger(n)",), alone=False),
     Case("zero", "T008", source(linger=" linger(0)  # here"), ("at least 1",), alone=False),
-    Case("plain buffer", "T015", source().replace("    do load:", "    smem b: f32[4] linger(1)  # here\n    do load:"), ("plain",)),
+    Case("plain buffer", "T015", source().replace("    do load:", "    smem b: f32[16] linger(1)  # here\n    do load:"), ("plain",)),
 ]  # fmt: skip
 
 
@@ -105,8 +105,8 @@ def test_a_kept_handle_is_read_an_iteration_later() -> None:
     text = (
         source("f = load(s.h[rows(v)])", " linger(2)")
         .replace(
-            "            for j in range(M // 4):\n                s = p.wait()",
-            "            old = p.wait()\n            p.release()\n            for j in range(1, M // 4):\n                s = p.wait()",
+            "            for j in range(M // 16):\n                s = p.wait()",
+            "            old = p.wait()\n            p.release()\n            for j in range(1, M // 16):\n                s = p.wait()",
         )
         .replace("f = load(s.h[rows(v)])", "f = load(old.h[rows(v)])\n                old = s")
     )

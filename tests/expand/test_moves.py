@@ -1,7 +1,5 @@
 """Refusals of block moves and matrix operations: TMA rules, operands, products, registers in flight, Rule S."""
 
-
-
 from __future__ import annotations
 
 from tests.expand.cases import Case, check, parametrised
@@ -38,6 +36,12 @@ CASES = [
             )
         ),
         ("`a`", "K % 8 == 0"),
+    ),
+    Case(
+        "column it starts at",
+        "W707",
+        box("tma.load(s.a, a[t.m * 64 : t.m * 64 + 64, j * 64 + 4 : j * 64 + 68])  # here"),
+        ("multiple of 8", "16 bytes"),
     ),
     Case(
         "inner box",
