@@ -135,6 +135,7 @@ class Trips:
 
     role: str
     loops: tuple[Inner, ...]
+    span: Span | None
 
     @property
     def key(self) -> str:
@@ -194,7 +195,11 @@ def _trips(kernel: x.Kernel, found: list[Diagnostic], env: Mapping[str, Any]) ->
             message=f"`{fill.role}` fills `{ring.name}` {fill.text} times a tile and `{take.role}` takes out {take.text}"
             + (f": here {counts[0]} and {counts[1]}" if None not in counts else ""),
             span=take.loops[-1].node.span if take.loops else found[0].span,
-            labels=tuple(Label(span=i.node.span, text=f"the loop of `{fill.role}`") for i in fill.loops[-1:]),
+            labels=(
+                *(Label(span=i.node.span, text=f"the loop of `{fill.role}`") for i in fill.loops[-1:]),
+                Label(span=fill.span, text="filled here"),
+                Label(span=take.span, text="taken out here"),
+            ),
             witness=(found[0].message, *found[0].witness),
             help="count the trips once, in a definition of the kernel or of the tiles, and let both roles use it",
         )
@@ -203,7 +208,7 @@ def _trips(kernel: x.Kernel, found: list[Diagnostic], env: Mapping[str, Any]) ->
 
 def _passes(site: Site) -> Trips:
     name = site.role.name if site.role is not None else "entry"
-    return Trips(name, tuple(i for i in site.loops if not i.tiles))
+    return Trips(name, tuple(i for i in site.loops if not i.tiles), site.node.span)
 
 
 def _arrives(node: x.Stmt, barrier: str) -> bool:
