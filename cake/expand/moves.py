@@ -247,6 +247,8 @@ def vector(ctx: RoleContext, ref: Reference, cond: Expr | None, domain: TileType
     and the uniformity of the predicate over the vector must then be provable (O506). Under a predicate from a tile, whose
     elements differ as they will, each element is moved by itself."""
     axis = _contiguous(ctx, ref)
+    if axis == "lin" and ref.storage.space == "global":  # ptxas moves accumulators to line vectors of four up, in flight (W713)
+        axis = None
     layout = register_map(domain, ctx.threads)
     run, count = (layout.lin_vector, domain.rows * domain.cols) if axis == "lin" else (layout.run, domain.cols)
     run = min(run, 128 // DTYPES[ref.storage.dtype].bits)

@@ -77,7 +77,7 @@ def test_tuning(fake: Torch, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_point_of_the_examples_is_accepted() -> None:
     """`gpu_smoke.py build` asks for no point that the examples refuse."""
-    for name in (*gpu_smoke.POINTS, gpu_smoke.DYNAMIC):
+    for name in gpu_smoke.POINTS:
         kernel = gpu_smoke.expanded(name)
         assert kernel.name in PROBLEMS, name
         chosen = gpu_smoke.POINTS.get(name, ("", None, {}))[2]
