@@ -34,8 +34,8 @@ PATIENCE = 120
 """Seconds for one mutant; then it is undecided."""
 
 
-class Slow(Exception):
-    """One mutant takes too long."""
+class Slow(BaseException):
+    """One mutant takes too long. (No error of the checker, so nothing on the way takes it for one.)"""
 
 
 def _alarm(*_: Any) -> None:

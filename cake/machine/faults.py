@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from cake.machine.tape import Step
 
 
+DIVISOR = "demand with `where` what makes the divisor positive, or divide under a condition"
+"""The way out of a division by zero (N807)."""
+
+
 def place(step: Step) -> str:
     """Where a dynamic step is, in words: ``math[1], t.pos=2, k=3``."""
     inst = step.tape.instance

@@ -13,7 +13,7 @@ from cake.ir.layout import TileType
 from cake.ir.ops import OPS
 from cake.machine import events as ev
 from cake.machine.agents import Runner
-from cake.machine.faults import fail
+from cake.machine.faults import DIVISOR, fail
 from cake.machine.footprints import footprint
 from cake.machine.meanings import MEANINGS, Meaning, Needed, Unit
 from cake.machine.reach import exchanged, reach
@@ -184,7 +184,10 @@ class Compiler:
         limit = 1 << LIMITS[node.dtype]
 
         def act(inst: Instance) -> None:
-            result = value(inst.env)
+            try:
+                result = value(inst.env)
+            except ZeroDivisionError:
+                fail("N807", f"the value of `{name}` divides by zero", node.span, help=DIVISOR)
             if not -limit <= result < limit:
                 fail("N803", f"`{name}` = {result} does not fit {node.dtype}", node.span)
             inst.env[name] = result

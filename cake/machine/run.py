@@ -17,6 +17,7 @@ from cake.machine.assumptions import check_assumptions
 from cake.machine.elementwise import Array
 from cake.machine.events import Observer
 from cake.machine.executor import Executor
+from cake.machine.faults import DIVISOR, fail
 from cake.machine.program import RoleProgram, compile_kernel, needed_values
 from cake.machine.registers import poison
 from cake.machine.schedule import scheduler
@@ -104,7 +105,10 @@ def run(
         findings = Findings()
         check_assumptions(kernel, arrays, env, findings)
         findings.raise_errors()
-        _run(kernel, memory, env, result, seed, max(1, ctas), observer, max_steps, values, open_flags, prepare)
+        try:
+            _run(kernel, memory, env, result, seed, max(1, ctas), observer, max_steps, values, open_flags, prepare)
+        except ZeroDivisionError:
+            fail("N807", "an index, bound or condition divides by zero", kernel.span, help=DIVISOR)
     return result
 
 

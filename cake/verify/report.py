@@ -76,6 +76,7 @@ CONTRACTS = {
     "W710": "counts and bytes stay in the range of an mbarrier",
     "N802": "what lies past the data, or was left out by a load, changes no result",
     "N803": "integers fit their type",
+    "N807": "divisors are not zero",
 }
 
 

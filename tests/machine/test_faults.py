@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cake import machine
+from cake.compiler import expand_text
 from cake.diagnostics import CakeError, Diagnostic
 from cake.ir import expanded as x
 from tests.expanded.gemm import gemm
@@ -163,3 +164,33 @@ def test_step_limit() -> None:
     with pytest.raises(CakeError) as caught:
         machine.run(KERNEL, arguments(), max_steps=100)
     assert caught.value.diagnostics[0].code == "U906"
+
+
+DIVIDES = """\
+kernel divides(x: f32[M, 128], out y: f32[M, 128]) for sm_90a:
+    tiles once:
+        m in M
+
+    role r: warps 4
+
+    do r:
+        v: f32[1, 128] spread(1)
+        for t in tiles:
+            k = 8 // (M // 64)
+            for i in range(k):
+                v = load(x[t.m, cols(v)])
+                store(y[t.m, cols(v)], v)
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [DIVIDES, DIVIDES.replace("            k = 8 // (M // 64)\n", "").replace("(k)", "(8 // (M // 64))")]
+)
+def test_division_by_zero(text: str) -> None:
+    """Of a scalar, and of a bound: a finding, no error of the machine's own."""
+    kernel = expand_text(text)
+    x, y = np.ones((64, 128), np.float32), np.zeros((64, 128), np.float32)
+    assert machine.run(kernel, {"x": x, "y": y}).outputs["y"].all()
+    with pytest.raises(CakeError) as caught:
+        machine.run(kernel, {"x": x[:63], "y": y[:63]})
+    assert [d.code for d in caught.value.diagnostics] == ["N807"]

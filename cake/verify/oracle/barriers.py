@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cake.verify.oracle.memory import Seen
 from cake.verify.oracle.views import View
+from cake.verify.search.tiles import WARP
 
 if TYPE_CHECKING:
     from cake.verify.oracle.run import Thread
@@ -80,10 +81,11 @@ class Named:
     view: View | None = None
 
     def come(self, team: list[Thread], threads: int, count: int, text: str, *, blocks: bool) -> list[Thread]:
-        """A warp comes (its halves, ``team``); those that may go on. Pure arrivals learn nothing."""
+        """Warps come (with their halves, ``team``); those that may go on. Pure arrivals learn nothing, and each warp that makes
+        one comes for itself: it may be in the next generation."""
         if self.threads and self.count != count:
             raise Seen("named", f"{text}: {count} threads where others state {self.count}")
-        if self.threads + threads > count:
+        if self.threads + threads > count and (blocks or count % WARP):
             raise Seen("named", f"{text}: more than {count} threads come")
         self.count, self.threads = count, self.threads + threads
         for t in team:
@@ -99,7 +101,11 @@ class Named:
         for other in self.waiting:
             other.view.join(self.view)
         going = self.waiting if blocks else [*self.waiting, *team]
-        self.threads, self.waiting, self.view = 0, [], None
+        self.threads, self.waiting, self.view = self.threads % count, [], None
+        if self.threads:
+            self.view = team[0].view.copy()
+            for t in team[1:]:
+                self.view.join(t.view)
         return going
 
 

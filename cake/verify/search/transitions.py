@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from cake.verify.search.model import Part
 from cake.verify.search.state import Bad, Mbar, Semantics, State
 from cake.verify.search.steps import Slot, Step
+from cake.verify.search.tiles import WARP
 
 Move = tuple[int | None, Step]
 """An agent and its step, or an operation that lands."""
@@ -163,7 +164,9 @@ class Transitions(Semantics):
     # -- other barriers -----------------------------------------------------------------------------------------------
 
     def _named(self, state: State, agent: int, step: Step) -> State | None:
-        """barrier.cta: the count goes up by the warp size, whoever of the warp executes it; with all lanes they go together."""
+        """barrier.cta: the count goes up by the warp size, whoever of the warp executes it; with all lanes they go together.
+
+        Of several warps that only arrive, each comes for itself: those that find the generation complete are in the next one."""
         me = self.model.agents[agent]
         at = self.nbars[me.cta, step.ident]
         threads, count, waiting = state[2][at]
@@ -176,12 +179,13 @@ class Transitions(Semantics):
             return None
         if threads and count != step.count:
             raise Bad("named", f"{self.label(agent, step)}: {step.count} threads where others state {count}")
-        threads += 32 * (1 if step.executor == "one" or step.alone else len(me.warps))
-        if threads > step.count:
+        threads += WARP * (1 if step.executor == "one" or step.alone else len(me.warps))
+        if threads > step.count and (step.form == "sync" or step.count % WARP):
             raise Bad("named", f"{self.label(agent, step)}: more than {step.count} threads come")
         nbars = list(state[2])
-        if threads == step.count:
-            nbars[at] = (0, 0, 0)
+        if threads >= step.count:
+            rest = threads % step.count
+            nbars[at] = (rest, step.count if rest else 0, 0)
             waiters = [a for a in range(self.count) if waiting >> a & 1]
             self._company(state, waiters + (team if step.form == "sync" else []), step)
             team = team + waiters
