@@ -103,7 +103,9 @@ def run(chosen: list[Parent], progress: Path, options: argparse.Namespace) -> No
     truths: dict[str, Truth] = {}
     if options.truths is not None:
         lines = map(json.loads, options.truths.read_text().splitlines())
-        truths = {r.truth.skeleton: r.truth for r in map(read, lines) if r.truth.skeleton}
+        truths = {
+            r.truth.skeleton: r.truth for r in map(read, lines) if r.truth.skeleton and r.truth.kind != "undecided"
+        }
     with progress.open("a") as out:
         for parent in chosen:
             if time.time() > deadline:
