@@ -38,7 +38,7 @@ def _overlap(a: Reg, b: Reg) -> bool:
 
 
 def misuse(agent: Agent) -> str:
-    """The first access to registers in flight, or the first wgmma on unfenced ones; empty if there is none."""
+    """The first access to registers in flight, wgmma on unfenced ones, or aligned instruction of one lane; empty if there is none."""
     open_ops: list[list[tuple[Reg, bool]]] = []
     groups: list[list[list[tuple[Reg, bool]]]] = []
     dirty: list[Reg] = []
@@ -71,9 +71,11 @@ def misuse(agent: Agent) -> str:
 
 
 def _aligned(node: x.Node) -> bool:
+    """All threads of a warp must execute it together: groups and fences of wgmma (PTX ISA 9.7.15.6), and barriers, which are
+    emitted as ``.aligned`` (9.7.13.1, 9.7.13.4)."""
     if isinstance(node, x.Commit | x.GroupWait):
         return node.queue == "wgmma"
-    return isinstance(node, x.Fence) and node.what == "wgmma"
+    return isinstance(node, x.Named | x.Cluster) or (isinstance(node, x.Fence) and node.what == "wgmma")
 
 
 def _clash(step: Step, mine: list[tuple[Reg, bool]], flying: list[tuple[Reg, bool]], wgmma: bool) -> str:
