@@ -91,6 +91,18 @@ def read(line: dict[str, Any]) -> Result:
     return Result(line["parent"], line["class"], line["what"], line["cell"], truth, said)
 
 
+def lacking(every: list[Mutant], before: list[Result]) -> list[Mutant]:
+    """Those that have not been judged. (Lines may be taken out of the progress file to have their mutants judged again.)"""
+    judged = Counter((r.number, r.what) for r in before)
+    rest = []
+    for m in every:
+        if judged[m.number, m.what]:
+            judged[m.number, m.what] -= 1
+        else:
+            rest.append(m)
+    return rest
+
+
 def run(chosen: list[Parent], progress: Path, options: argparse.Namespace) -> None:
     """Go on where the progress file ends."""
     done: dict[str, list[Result]] = {}
@@ -111,7 +123,7 @@ def run(chosen: list[Parent], progress: Path, options: argparse.Namespace) -> No
             if time.time() > deadline:
                 return
             before = done.get(parent.name, [])
-            rest = order(parent, options.seed, options.every)[len(before) :]
+            rest = lacking(order(parent, options.seed, options.every), before)
             known = {r.truth.skeleton for r in before if r.truth.skeleton}
             cells: Counter[str] = Counter()
             at = time.time()

@@ -14,6 +14,9 @@ def held(text: Text, found: Finding) -> Iterator[Repair]:
     """Another number of stages given back, at another place."""
     for pipeline in found.pipelines(text):
         releases = found.near(t for t in text.statements if t.is_method(pipeline.name, "release"))
+        for release in releases:
+            if release.index and text.of(release, release.index - 1).node == release.node:
+                yield text.drop(release, f"release the stage of `{pipeline.name}` once")
         if found.code in ("D202", "D212"):
             for release in releases:
                 yield from _later(text, release)
