@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import host_time
-from benchmarks.judging import accuracy, beside_peer, constants_of, error_text, fresh, within_bounds
+from benchmarks.judging import accuracy, beside_peer, built, constants_of, error_text, fresh, manifest_of, within_bounds
 from benchmarks.problems import PROBLEMS, Constants, Problem, Shape, poison
 from cake.diagnostics import CakeError
 from cake.evaluate.pairs import PAIRS
@@ -33,10 +34,15 @@ from cake.runtime import load, watchdog
 
 CHECK_SECONDS = 60.0
 TIME_SECONDS = 240.0
+FILES = ("cu", "ptx", "cubin", "expand")
 FAILURES = 4  # shapes of one kernel that may fail before the rest are left out
 
 
-# Which example and kernel, at which constants, by the directory's name.
+KNN_FEW = {"WGS": 1, "SPLIT": 264, "PARTS": 128, "CLASSES": 1, "TEAM": 8, "CTAS": 2, "STAGES": 2}
+KNN_SOME = {"WGS": 4, "SPLIT": 33, "PARTS": 32, "SAMPLE": 16, "TEAM": 4}
+KNN_MANY = {"WGS": 4, "SPLIT": 4, "PARTS": 8, "SAMPLE": 16, "TEAM": 1}
+
+# Which example and kernel or sequence, at which constants, by the directory's name.
 POINTS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
     "gemm": ("gemm", None, {}),
     "gemm-128": ("gemm", None, {"BN": 128, "STAGES": 6}),
@@ -64,49 +70,95 @@ POINTS: dict[str, tuple[str, str | None, dict[str, Any]]] = {
     "gemm_pingpong": ("gemm_pingpong", None, {}),
     "gemm_pingpong-192": ("gemm_pingpong", None, {"BN": 192, "STAGES": 4}),
     "gemm_pingpong-split": ("gemm_pingpong", None, {"SPLIT": 4}),
+    "gemm_pingpong-split-8": ("gemm_pingpong", None, {"BM": 64, "SPLIT": 8, "STAGES": 6}),
     "gemm_pingpong-64": ("gemm_pingpong", None, {"BM": 64, "BN": 256, "STAGES": 4}),
     "kmeans": ("kmeans", "assign", {}),
     "kmeans-64": ("kmeans", "assign", {"D": 64}),
     "kmeans-256": ("kmeans", "assign", {"D": 256, "BN": 64, "POINTS": 1}),
     "kmeans-norms": ("kmeans", "half_norms", {}),
+    "kmeans-step": ("kmeans", "kmeans_step", {}),
+    "kmeans-step-64": ("kmeans", "kmeans_step", {"D": 64, "ADDERS": 1}),
+    "kmeans-step-256": ("kmeans", "kmeans_step", {"D": 256, "WGS": 2, "BN": 64}),
+    "kmeans-update": ("kmeans", "kmeans_update", {}),
+    "kmeans-update-256": ("kmeans", "kmeans_update", {"D": 256, "WARPS": 4, "EACH": 32}),
+    "gemm_streamk": ("gemm_streamk", None, {}),
+    "gemm_streamk-64": ("gemm_streamk", None, {"BN": 64, "STAGES": 8}),
+    "gemm_streamk-192": ("gemm_streamk", None, {"BN": 192}),
+    "knn": ("knn", "knn", {**KNN_SOME, "K": 10}),
+    "knn-64": ("knn", "knn", {**KNN_MANY, "D": 64, "K": 16}),
+    "knn-256": ("knn", "knn", {**KNN_SOME, "D": 256, "K": 5, "WGS": 2, "STAGES": 2}),
+    "knn-many-1": ("knn", "knn", {**KNN_MANY, "K": 1}),
+    "knn-many-32": ("knn", "knn", {**KNN_MANY, "K": 32}),
+    "knn-few": ("knn", "knn_few", KNN_FEW),
+    "knn-few-32": ("knn", "knn_few", {**KNN_FEW, "K": 32, "CTAS": 1, "SPLIT": 132, "STAGES": 4}),
 }
 
 
 def expanded(name: str) -> Any:
-    """The kernel that ``build`` builds under this name."""
-    from cake.compiler import expand_file
+    """The kernel or sequence that ``build`` builds under this name."""
+    from cake.compiler import expand_file, expand_steps, parse, select
+    from cake.ir import surface as s
 
-    examples = Path(__file__).resolve().parent.parent / "examples"
-    stem, kernel, constants = POINTS[name]
-    return expand_file(examples / f"{stem}.cake", kernel=kernel, constants=constants)
+    stem, unit, constants = POINTS[name]
+    path = Path(__file__).resolve().parent.parent / "examples" / f"{stem}.cake"
+    file = parse(path.read_text(encoding="utf-8"), str(path))
+    chosen = select(file, unit)
+    if isinstance(chosen, s.Sequence):
+        return expand_steps(file, chosen, constants)
+    return expand_file(path, kernel=unit, constants=constants)
 
 
 def build_all(directory: Path, names: list[str]) -> int:
     """Build into one directory each; the number of failures."""
     from cake.codegen.build import build, write
+    from cake.codegen.sequences import build_sequence, write_sequence
+    from cake.ir.sequences import Sequence
 
     failed = 0
     for name in POINTS:
         if names and name not in names:
             continue
         try:
-            artifact = build(expanded(name))
+            unit = expanded(name)
+            if isinstance(unit, Sequence):
+                sequence = build_sequence(unit)
+                write_sequence(sequence, directory / name, FILES)
+                reports = [a.report for a in sequence.artifacts]
+            else:
+                artifact = build(unit)
+                write(artifact, directory / name, FILES)
+                reports = [artifact.report]
         except CakeError as e:
             failed += 1
             print(f"{name}: not built")
             for d in e.diagnostics:
                 print(f"  {d.code}: {d.message} {' | '.join(d.facts)}")
             continue
-        write(artifact, directory / name, ("cu", "ptx", "cubin", "expand"))
-        print(f"{name}:\n{artifact.report.render()}\n")
+        print(f"{name}:\n" + "".join(f"{report.render()}\n\n" for report in reports))
     return failed
 
 
 # ---- in the child ----------------------------------------------------------------------------------------------------
 
 
+def call_of(torch: Any, kernel: Any, tensors: list[Any]) -> tuple[Callable[[], None], list[Any]]:
+    """A call of a kernel or a sequence with these arguments, and workspace that is zero before it and has to be after. Other workspace
+    is poisoned."""
+    if not hasattr(kernel, "workspace"):
+        return lambda: kernel(*tensors), []
+    workspace, zero = kernel.workspace(*tensors), {t.name for t in kernel.sequence.temps if t.zero}
+    for name in workspace.keys() - zero:
+        poison(torch, workspace[name])
+    return lambda: kernel(*tensors, workspace=workspace), [workspace[name] for name in zero]
+
+
+def same(torch: Any, a: Any, b: Any) -> bool:
+    """Whether two tensors have the same bits, NaN included."""
+    return bool(torch.equal(*(t.contiguous().view(torch.uint8) for t in (a, b))))
+
+
 def _check_one(torch: Any, kernel: Any, problem: Problem, shape: Shape, constants: Constants) -> dict[str, Any]:
-    """Poisoned outputs, fresh inputs twice, inputs unchanged, both runs of the same inputs bit for bit alike."""
+    """Poisoned outputs, fresh inputs twice, inputs unchanged, the second call right too, whether bit for bit alike is noted."""
     record: dict[str, Any] = {"shape": shape}
     for seed in (1, 2):
         tensors = fresh(torch, problem, shape, seed, constants)
@@ -115,18 +167,21 @@ def _check_one(torch: Any, kernel: Any, problem: Problem, shape: Shape, constant
             t for i, t in enumerate(tensors) if i not in (*outputs, *problem.scratch) and isinstance(t, torch.Tensor)
         ]
         before = [t.clone() for t in kept]
-        kernel(*tensors)
+        call, zeros = call_of(torch, kernel, tensors)
+        call()
         torch.cuda.synchronize()
         record |= within_bounds(torch, problem, tensors, constants)
-        after = kept
-        record["inputs_kept"] = all(torch.equal(x, y) for x, y in zip(before, after, strict=True))
         first = [tensors[i].clone() for i in outputs]
         for i in outputs:
             poison(torch, tensors[i])
-        kernel(*tensors)
+        call()
         torch.cuda.synchronize()
-        record["repeatable"] = all(torch.equal(x, tensors[i]) for x, i in zip(first, outputs, strict=True))
-        record["ok"] = record["worst"] <= 1 and not record["not_finite"] and record["inputs_kept"]
+        record["repeatable"] = all(same(torch, x, tensors[i]) for x, i in zip(first, outputs, strict=True))
+        again = record if record["repeatable"] else within_bounds(torch, problem, tensors, constants)
+        record["inputs_kept"] = all(same(torch, x, y) for x, y in zip(before, kept, strict=True))
+        record["workspace_kept"] = not any(bool(t.any()) for t in zeros)
+        record["ok"] = all(r["worst"] <= 1 and not r["not_finite"] for r in (record, again))
+        record["ok"] &= record["inputs_kept"] and record["workspace_kept"]
         if not record["ok"]:
             break
     return record
@@ -240,10 +295,10 @@ def run_all(artifacts: Path, out: Path, names: list[str], pairs: int, timing: bo
 
     results: dict[str, Any] = {"environment": environment(torch), "kernels": {}}
     wrong = 0
-    for directory in sorted(p.parent for p in artifacts.glob("*/manifest.json")):
+    for directory in built(artifacts):
         if names and directory.name not in names:
             continue
-        manifest = json.loads((directory / "manifest.json").read_text())
+        manifest = manifest_of(directory)
         problem = PROBLEMS.get(manifest["name"])
         if problem is None:
             print(f"{directory.name}: no problem is called {manifest['name']}")
@@ -260,7 +315,7 @@ def run_all(artifacts: Path, out: Path, names: list[str], pairs: int, timing: bo
                 print(f"  {c['shape']}: {c.get('error') or {k: v for k, v in c.items() if k != 'shape'}}")
         if good and not all(c["repeatable"] for c in checks):
             print("  results differ between runs of the same inputs")
-        if good and timing:
+        if good and timing and problem.timed(constants):
             entry["host"] = _host(directory, problem)
             entry["times"] = survive(
                 time_shapes, directory, problem, list(problem.timed(constants)), TIME_SECONDS, pairs
@@ -274,15 +329,15 @@ def run_all(artifacts: Path, out: Path, names: list[str], pairs: int, timing: bo
 
 
 def run_once(artifacts: Path, names: list[str], limit: int = 300_000) -> int:
-    """Run every artifact on its small shapes in this process, for compute-sanitizer; the number of wrong shapes."""
+    """Run every artifact on some small shapes in this process, for compute-sanitizer; the number of wrong shapes."""
     import torch
 
     wrong = 0
-    for directory in sorted(p.parent for p in artifacts.glob("*/manifest.json")):
+    for directory in built(artifacts):
         if names and directory.name not in names:
             continue
         kernel, constants = load(directory), constants_of(directory)
-        problem = PROBLEMS[json.loads((directory / "manifest.json").read_text())["name"]]
+        problem = PROBLEMS[manifest_of(directory)["name"]]
         shapes = [s for s in problem.checked(constants) if problem.work(s, constants) < limit * 1000][:6]
         for shape in shapes:
             record = _check_one(torch, kernel, problem, tuple(shape), constants)

@@ -12,13 +12,28 @@ from benchmarks.problems import Constants, Problem, Shape
 from cake.evaluate import errors
 from cake.evaluate.pairs import Comparison, compare
 
+MANIFESTS = ("manifest.json", "sequence.json")
+"""Of kernels and of sequences."""
+
 References = list[tuple[Any, Any]]
 """What each output should be in float64, and the error allowed for each element."""
 
 
+def built(directory: Path) -> list[Path]:
+    """The directories below one that hold a built kernel or sequence, in order."""
+    return sorted(p.parent for name in MANIFESTS for p in directory.glob(f"*/{name}"))
+
+
+def manifest_of(directory: str | Path) -> dict[str, Any]:
+    """What a built kernel or sequence says of itself."""
+    path = next(p for name in MANIFESTS if (p := Path(directory) / name).exists())
+    manifest: dict[str, Any] = json.loads(path.read_text())
+    return manifest
+
+
 def constants_of(directory: str | Path) -> Constants:
-    """The constants a built kernel was expanded with."""
-    constants: Constants = json.loads((Path(directory) / "manifest.json").read_text())["constants"]
+    """The constants a built kernel or sequence was expanded with."""
+    constants: Constants = manifest_of(directory)["constants"]
     return constants
 
 

@@ -1,4 +1,4 @@
-"""The matrix products: plain, by clusters, ping-pong, batched, with bias and gelu."""
+"""The matrix products: plain, by clusters, ping-pong, stream-K, batched, with bias and gelu."""
 
 from __future__ import annotations
 
@@ -138,3 +138,35 @@ def _pingpong_arguments(torch: Any, shape: Shape, generator: Any, constants: Con
 
 
 GEMM_PINGPONG = replace(GEMM, name="gemm_pingpong", arguments=_pingpong_arguments, scratch=(3,))
+
+
+# Stream-K: a shape has the number of units too.
+
+
+def _streamk_arguments(torch: Any, shape: Shape, generator: Any, constants: Constants) -> list[Any]:
+    """Room for the parts of the units, and flags that are zero."""
+    units, bn, device = shape[3], constants["BN"], generator.device
+    return [
+        *_gemm_arguments(torch, shape[:3], generator, constants),
+        poisoned(torch, (units, 2, 64 * bn), device, torch.float32),
+        torch.zeros((units, 2), dtype=torch.int32, device=device),
+    ]
+
+
+def _streamk_shapes(constants: Constants) -> list[Shape]:
+    """As many units as an H200 has SMs, and few, of which some have parts of several tiles and some several a tile."""
+    shapes: list[Shape] = []
+    for m, n, k in [*_gemm_shapes(constants), (1152, 1152, 4096), (128, 128, 16384)]:
+        slabs = -(-m // constants["BM"]) * -(-n // constants["BN"]) * -(-k // constants["BK"])
+        shapes += [(m, n, k, min(units, slabs)) for units in (5, 132)]
+    return list(dict.fromkeys(shapes))
+
+
+GEMM_STREAMK = replace(
+    GEMM,
+    name="gemm_streamk",
+    arguments=_streamk_arguments,
+    scratch=(3,),
+    checked=_streamk_shapes,
+    timed=lambda c: [],  # gemm_shapes.py
+)

@@ -1,5 +1,5 @@
-"""What a problem is: arguments, reference, peer, tolerances, shapes. A kernel is matched to its problem by name; shapes depend
-on its constants, which the manifest records."""
+"""What a problem is: arguments, reference, peer, tolerances, shapes. A kernel or sequence is matched to its problem by name; shapes
+depend on its constants, which the manifest records."""
 
 from __future__ import annotations
 
@@ -52,16 +52,26 @@ def random_tensor(torch: Any, shape: Shape, generator: Any, dtype: Any, scale: f
 
 
 def poisoned(torch: Any, shape: Shape, device: Any, dtype: Any) -> Any:
-    """An output filled with NaN (integers: with -1), so that an element nobody writes shows."""
+    """An output filled with NaN (integers: with -7), so that an element nobody writes shows."""
     return poison(torch, torch.empty(shape, device=device, dtype=dtype))
 
 
 def poison(torch: Any, tensor: Any) -> Any:
     """Fill a tensor with what no kernel writes."""
-    return tensor.fill_(float("nan") if tensor.dtype.is_floating_point else -1)
+    return tensor.fill_(float("nan") if tensor.dtype.is_floating_point else -7)
 
 
 def rounded(reference: Any) -> tuple[Any, Any]:
     """A bf16 output and its bound: one rounding to bf16 (half an ulp is 2**-9) with as much again to spare, and a
     thousandth of the typical element for what f32 loses inside."""
     return reference, reference.abs() * 2.0**-8 + 1e-3 * reference.square().mean().sqrt()
+
+
+def identical(torch: Any, rows: Any) -> tuple[Any, Any]:
+    """For each bf16 row a number that it shares with the rows of the same bits, and how many of these come before it."""
+    group = torch.unique(rows.view(torch.int16), dim=0, return_inverse=True)[1]
+    order = torch.argsort(group, stable=True)
+    first = torch.bincount(group).cumsum(dim=0) - torch.bincount(group)
+    rank = torch.empty_like(group)
+    rank[order] = torch.arange(len(group), device=group.device) - first[group[order]]
+    return group, rank
