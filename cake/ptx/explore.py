@@ -1,8 +1,8 @@
 """Symbolic execution of a reduced program for one kind of thread: an automaton over events.
 
 A state is a block and the known values of the registers that are live there. Ring cursors and parities stay exact;
-counters are exact up to the largest constant that they are compared with and then only bounded from below; a branch
-on an unknown predicate goes both ways, and remembers the outcome where the predicate is used again.
+counters are exact up to the largest constant that they are compared with and then, in the loops that count, only bounded from
+below; a branch on an unknown predicate goes both ways, and remembers the outcome where the predicate is used again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Explorer:
         self._initial: list[Value] = []
         self.live = [tuple(self._slot(r) for r in sorted(names)) for names in live_in(program)]
         self.counters = {self._slot(name): limit for name, limit in counters(program).items()}
-        self.headers = headers(program)
+        self.headers = {
+            n: {self._slot(r) for r in names} & self.counters.keys() for n, names in headers(program).items()
+        }
         self.code = [[self._compiled(s) for s in node.steps] for node in program.nodes]
         self.branch = [None if n.predicate is None else self._slot(n.predicate) for n in program.nodes]
 
@@ -83,9 +85,8 @@ class Explorer:
         def number(block: int, env: list[Value]) -> int:
             live = self.live[block]
             if block in self.headers and not exact:
-                values = tuple(
-                    self._widened(block, r, env[r], seen, bounds) if r in self.counters else env[r] for r in live
-                )
+                counted = self.headers[block]  # here: another loop's counter has its value still
+                values = tuple(self._widened(block, r, env[r], seen, bounds) if r in counted else env[r] for r in live)
             else:
                 values = tuple([env[r] for r in live])
             key = (block, values)

@@ -106,9 +106,9 @@ def live_in(program: Program) -> list[frozenset[str]]:
     return [frozenset(names) for names in live]
 
 
-def headers(program: Program) -> set[int]:
-    """Blocks that a backward branch enters (of a depth-first walk)."""
-    found: set[int] = set()
+def headers(program: Program) -> dict[int, set[str]]:
+    """Blocks that a backward branch enters (of a depth-first walk), each with the registers that its loops set."""
+    found: dict[int, list[int]] = {}
     state: dict[int, int] = {0: 1}
     stack = [(0, iter(program.nodes[0].successors()))]
     while stack:
@@ -119,11 +119,25 @@ def headers(program: Program) -> set[int]:
                 stack.append((m, iter(program.nodes[m].successors())))
                 break
             if state[m] == 1:
-                found.add(m)
+                found.setdefault(m, []).append(n)
         else:
             state[n] = 2
             stack.pop()
-    return found
+    before: list[list[int]] = [[] for _ in program.nodes]
+    for n, node in enumerate(program.nodes):
+        for m in node.successors():
+            before[m].append(n)
+    out: dict[int, set[str]] = {}
+    for header, work in found.items():
+        body = {header}
+        while work:  # what reaches a backward branch without passing the header again
+            n = work.pop()
+            if n not in body:
+                body.add(n)
+                work += before[n]
+        steps = [s for n in body for s in program.nodes[n].steps]
+        out[header] = {name for s in steps if (name := s.dst if isinstance(s, Set) else s.result) is not None}
+    return out
 
 
 def counters(program: Program) -> dict[str, int]:

@@ -33,6 +33,7 @@ POINTS = [
     ("gemm_pingpong", None, {"BN": 192, "STAGES": 3}),
     ("gemm_pingpong", None, {"SPLIT": 2}),  # conditions on a remainder of two values, which the compiler merges
     ("gemm_streamk", None, {}),
+    ("knn", "knn_merge", {"TEAM": 8}),  # the warp's number is the start of a later loop's counter
     ("layernorm", None, {}),
     ("attention", None, {}),
     ("attention", None, {"D": 64, "BN": 176, "CAUSAL": False}),
