@@ -3,7 +3,8 @@
 Control depends on launch values through the constants it divides and compares by (*granules*). So values just below, at
 and just above small multiples of these decide all that can be decided differently: no tile, one, several, a ragged last
 one, fewer slabs than stages and more. Data that control reads (lengths, offsets, page tables) is made to fit what the kernel
-assumes about it, with empty sequences among the others.
+assumes about it, with empty sequences among the others. Where one dim or scalar is divided by another, there are launches with
+a quotient of 1 and of more, and with a remainder if the guards admit one.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class Family:
             for e in t.shape:
                 self._scan(e)
         self.free = [d.name for d in kernel.dims if d.name not in self._sums()]
+        self.ratios = self._ratios()
         self.depth = max((r.slots for r in kernel.rings), default=1)
         self.walk = self._long_walk()
 
@@ -147,6 +149,31 @@ class Family:
         }
         slots = [r.slots for r in self.kernel.rings]
         return max((math.lcm(s, n) + s + n for s in slots for n in strides), default=0)
+
+    def _ratios(self) -> list[tuple[str, str]]:
+        """Pairs of dims or scalars of which the first is divided by the second."""
+        names = set(self._names())
+        found: dict[tuple[str, str], None] = {}
+        for e in _expressions(self.kernel):
+            for node in walk(e):
+                if isinstance(node, Apply) and node.op in ("cdiv", "//", "%"):
+                    sides = [linear(a) for a in node.args]
+                    terms = [[t.name for t in side if isinstance(t, Sym) and t.name in names] for side in sides]
+                    if all(len(side) == len(t) == 1 for side, t in zip(sides, terms, strict=True)):
+                        found[terms[0][0], terms[1][0]] = None
+        return list(found)
+
+    def _divided(
+        self, values: dict[str, int], quotient: int, divisor: int = 1, rest: int = 0, among: set[str] | None = None
+    ) -> dict[str, int]:
+        """The same with other quotients (of what is ``among`` some names) and remainders; a divisor that tiles something
+        stays."""
+        values = dict(values)
+        for a, b in self.ratios:
+            if among is None or a in among:
+                values[b] = divisor if self.unit(b) == 1 else values[b]
+                values[a] = quotient * values[b] + rest
+        return values
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -223,17 +250,20 @@ class Family:
         high = {d: max(self.limits.get(d, {0})) for d in units}
         ragged = {d: (1 + (d in self.trips)) * u + max(1, u // 2) - 1 if u > 1 else 2 for d, u in units.items()}
         exact = {d: high[d] or (2 * u if u > 1 else 2) for d, u in units.items()}
-        yield self._few(ragged, list(units)), 1, 0
-        yield self._few(exact, list(units)[::-1]), 1, 1
+        yield self._divided(self._few(ragged, list(units)), 2), 1, 0
+        yield self._divided(self._few(exact, list(units)[::-1]), 1, 2), 1, 1
         yield dict.fromkeys(units, 1), 0, 2
         tiled = [d for d in units if d not in self.trips and d in symbols(self.kernel.positions)]
         if self.walk and tiled:
             yield {**self._tiles(1), tiled[0]: CTAS * self.walk * units[tiled[0]]}, 1, 3
+        if self.ratios:
+            for quotient, rest in ((2, 0), (1, 1), (2, 1)):
+                yield self._divided(self._tiles(1), quotient, 2, rest), 1, 0
         depth = self.depth + 3
         trips = [d for d in units if d in self.trips] or [d for d, u in units.items() if u > 1]
         counts = [*range(1, depth + 1), *sorted(self._guarded())]
         for q in counts:  # trip counts, over a few tiles
-            yield {**self._tiles(2), **{d: q * units[d] for d in trips}}, q, 3
+            yield self._divided({**self._tiles(2), **{d: q * units[d] for d in trips}}, q, among=self.trips), q, 3
             if any(units[d] > 1 for d in trips):
                 yield {**self._tiles(1), **{d: q * units[d] + 1 for d in trips}}, q, 4
         for q in range(1, depth + 1):  # numbers of tiles
@@ -413,6 +443,29 @@ class Family:
             )
         shown = {**values, **{n: v for n, v in scalars.items() if not isinstance(v, float)}}
         return Launch(arguments, shown, data)
+
+
+def _expressions(kernel: x.Kernel) -> Iterator[Expr]:
+    """Everything that is computed from launch values: bounds, conditions, definitions, subscripts, extents and guards."""
+    yield from (kernel.positions, kernel.grid, *(g.expr for g in kernel.guards if g.expr is not None))
+    yield from (e for t in kernel.tensors for e in t.shape)
+    for body in (kernel.entry, *(r.body for r in kernel.roles)):
+        for node in walk_statements(body):
+            if isinstance(node, x.For):
+                yield from (node.lo, node.hi, node.step)
+            elif isinstance(node, x.If):
+                yield node.cond
+            elif isinstance(node, x.Let):
+                yield node.value
+            elif isinstance(node, x.Op):
+                for value in node.operands.values():
+                    if not isinstance(value, x.Ref):
+                        yield value
+                        continue
+                    for sub in value.subs:
+                        yield (
+                            sub.index if isinstance(sub, x.Elem) else sub.at if isinstance(sub, x.Point) else sub.start
+                        )
 
 
 def _summands(e: Expr) -> Iterator[str]:
