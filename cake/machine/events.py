@@ -409,6 +409,15 @@ class Registers(Event):
     kind: ClassVar[str] = "reg"
 
 
+@dataclass(slots=True)
+class Unset(Event):
+    """The step at ``site`` reads registers of ``tile`` that no step of its instance has set. It comes when the instance's first
+    agent reaches the step."""
+
+    tile: str
+    kind: ClassVar[str] = "unset"
+
+
 # ---- observers ------------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cake.machine.flights import Flight
     from cake.machine.meanings.moves import PendingStore
     from cake.machine.tape import Tape
+    from cake.machine.unset import Unset
 
 
 @dataclass(eq=False)
@@ -58,7 +59,7 @@ class Variables(dict[str, Any]):
 class Instance:
     """One instance of a role in one CTA (role None: the entry). ``env`` holds its uniform scalars, ``tiles`` its
     registers, ``cursors`` its ring positions; all as of the farthest step of its tape. ``counted`` is what each cursor
-    would be had it never been set back: the number of the fill or wait."""
+    would be had it never been set back: the number of the fill or wait. ``unset``: registers that no step has set."""
 
     __slots__ = (
         "counted",
@@ -75,6 +76,7 @@ class Instance:
         "solo",
         "tape",
         "tiles",
+        "unset",
         "warps",
     )
 
@@ -97,6 +99,7 @@ class Instance:
         self.warps = warps
         self.env = Variables(env)
         self.tiles = tiles
+        self.unset: Unset = dict.fromkeys(tiles)
         self.cursors: dict[str, int] = {} if role is None else dict.fromkeys(role.cursors, 0)
         self.counted: dict[str, int] = dict(self.cursors)
         self.solo = role is not None and role.solo

@@ -19,6 +19,7 @@ from cake.machine.meanings import MEANINGS, Meaning, Needed, Unit
 from cake.machine.reach import exchanged, reach
 from cake.machine.synchronise import SIMPLE, Named, Statement, meet, release
 from cake.machine.tape import Action, Block, Branch, Code, Control, Loop, Step
+from cake.machine.unset import Uses
 
 if TYPE_CHECKING:
     from cake.machine.executor import Executor
@@ -43,9 +44,17 @@ class Operation(Statement):
         self.halves = 2 if self.by_lanes else 1
         bases = {v.base for v in node.operands.values() if isinstance(v, x.Ref)}
         self.exchanges = self.by_lanes and not bases.isdisjoint(unit.exchanged)
+        self.uses = Uses(node)
 
     def prepare(self, inst: Instance) -> Any:
         return self.meaning.prepare(inst)
+
+    def produced(self, inst: Instance, step: Step) -> None:
+        if inst.unset:
+            tile = self.uses.step(inst, self.meaning.accumulates(step))
+            m = inst.machine
+            if tile is not None and m.observer is not None:
+                m.emit(ev.Unset(m.event_id(), step.site, tile))
 
     def run(self, m: Executor, runner: Runner, step: Step) -> bool:
         if runner.released:

@@ -33,6 +33,9 @@ class Code:
         """The step's operands, evaluated when it is produced."""
         return None
 
+    def produced(self, inst: Instance, step: Step) -> None:
+        """The step, with its operands, is the next one of the instance."""
+
     def run(self, m: Executor, runner: Runner, step: Step) -> bool:
         """One agent tries the step: true if it goes on, false if it has to wait (somebody will wake it)."""
         raise NotImplementedError
@@ -192,6 +195,7 @@ class Tape:
         step = Step(self, code, self.count, self.iteration, None)
         self.count += 1
         step.data = code.prepare(self.instance)
+        code.produced(self.instance, step)
         return step
 
     def after(self, step: Step, runner: Runner, runs_body: bool) -> Step | None:

@@ -55,7 +55,8 @@ class Node:
 
 @dataclass
 class Closed:
-    """The outcome of an exploration: findings (none: the graph closed), its size, and the counts of the failing run."""
+    """The outcome of an exploration: findings (none: the graph closed), its size, and the counts of the failing run.
+    ``unset``: register tiles that some run of the skeleton reads before it sets them."""
 
     findings: list[Diagnostic]
     nodes: int
@@ -63,6 +64,7 @@ class Closed:
     runs: int
     steps: int
     failing: dict[str, int] = field(default_factory=dict)
+    unset: frozenset[str] = frozenset()
 
 
 def explore(plan: Plan, *, max_steps: int, seconds: float, profile: Any = "conservative") -> Closed:
@@ -88,6 +90,7 @@ class _Exploration:
         self.launch = self.count is not None and self.count.launch and self.tiled
         self.outer: Choice = EMPTY
         self.walked: list[Choice | None] = []
+        self.unset: set[str] = set()
         self.settled = True
         kernel = plan.kernel
         self.programs = gated(compile_kernel(kernel, Needed(frozenset(), frozenset())))
@@ -136,7 +139,8 @@ class _Exploration:
         for name, value in (pair for choice in self.walked if choice for pair in choice):
             if self.count is not None and name == self.count.name:
                 failing[name] = max(value, failing.get(name, 0))
-        return Closed(findings, self.closed, self.tried, self.runs, self.steps, failing if findings else {})
+        unset = frozenset(self.unset)
+        return Closed(findings, self.closed, self.tried, self.runs, self.steps, failing if findings else {}, unset)
 
     def _once(self) -> Closed:
         """A kernel with one tile a CTA: every choice is a run."""
@@ -280,7 +284,7 @@ class _Walk:
     def run(self) -> list[Diagnostic]:
         e = self.e
         kernel = e.plan.kernel
-        self.order = Order(e.profile, tensors=False, forgetful=True)
+        self.order = Order(e.profile, tensors=False, unset=False, forgetful=True)
         env = {**kernel.constants, "%sms": 1, "%resident": 1, "%grid": 1, "%clusters": 1}
         machine = Explorer(
             kernel,
@@ -317,6 +321,7 @@ class _Walk:
         return self.order.findings
 
     def _account(self) -> None:
+        self.e.unset |= self.order.registers.unset_tiles
         self.e.steps += self.machine.steps
         self.e.left -= self.machine.steps
         if time.process_time() > self.e.deadline:

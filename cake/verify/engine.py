@@ -231,9 +231,14 @@ class _Verifier:
             self._aim(skeleton, closed)
             return None
         states = f"{closed.nodes} states, " if closed.nodes else ""
+        unset = (
+            f"that {', '.join(f'`{n}`' for n in sorted(closed.unset))} is set before it is read, "
+            if closed.unset
+            else ""
+        )
         self.notes.append(
             f"barriers, shared memory and registers: closed over all counts and conditions ({states}{closed.edges} tiles, "
-            f"{closed.runs} runs); global accesses and outputs: {ranges(self.done)}"
+            f"{closed.runs} runs); {unset}global accesses and outputs: {ranges(self.done)}"
         )
         return PROVED
 

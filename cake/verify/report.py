@@ -37,7 +37,7 @@ CONTRACTS = {
     "D206": "registers of a wgmma are left alone until its group has been waited for",
     "D207": "a buffer is rewritten after the bulk store has read it",
     "D208": "a read of a stage sees the fill that its wait was for",
-    "D209": "memory and scalars are written before they are read",
+    "D209": "memory, registers and scalars are written before they are read",
     "D210": "buffers that share bytes are used one after the other",
     "D213": "what touches a CTA's shared memory has ended before the CTA's last thread leaves",
     "D214": "a CTA's shared memory is reached by others only while that CTA lives",

@@ -29,6 +29,7 @@ import numpy as np
 from cake.machine import events as ev
 from cake.machine.agents import Runner
 from cake.machine.executor import Executor
+from cake.machine.instance import Instance
 from cake.machine.order.clocks import DONE, PUB, READ, READS, SEEN, C, Clock, R, V
 from cake.machine.order.phases import Letter, PhaseLog
 from cake.machine.order.reader import Order
@@ -95,7 +96,8 @@ class State:
             self._lanes(),
             self._left(),
         ]
-        knowledge = np.concatenate((self._clock_rows(), self._clock_sets()))
+        parts.append(self._partly_set())
+        knowledge = np.concatenate((self._clock_rows(), self._clock_sets(), self._set()))
         return Cut(blake2b(marshal.dumps(parts, 2)).digest(), knowledge)
 
     # -- gathering ----------------------------------------------------------------------------------------------------
@@ -414,6 +416,23 @@ class State:
             if registers.fenced.get(column, 0) <= number:
                 found.append((home, column))
         return found
+
+    def _instances(self) -> list[Instance]:
+        """Instances of roles that still have agents."""
+        live = {id(r.instance): r.instance for r in self.m.runners if not r.done and r.instance is not None}
+        return [i for i in live.values() if i.role is not None]
+
+    def _set(self) -> np.ndarray:
+        """Which register tiles have been set: knowledge too, since what sets more only has fewer reads of what nothing set."""
+        return np.array([name not in i.unset for i in self._instances() for name in i.tiles], dtype=np.int8)
+
+    def _partly_set(self) -> list[Any]:
+        return [
+            (number, name, known.tobytes())
+            for number, i in enumerate(self._instances())
+            for name, known in i.unset.items()
+            if known is not None
+        ]
 
     def _open(self) -> list[tuple[tuple[Any, ...], Access]]:
         """What lanes of a warp that lives have touched and not all of them know of, each with its name."""

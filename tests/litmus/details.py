@@ -12,6 +12,7 @@ from cake.ir import expanded as x
 from cake.ir.expr import Axis, Const, Reg, Sym, integer
 from tests.litmus import build as b
 from tests.litmus.build import CLUSTER, CTA, FENCE, FRAG, R32, RANK, SYNCWARP, Smem, at, box, elements
+from tests.machine.edit import edit
 
 GLOBAL = b.fence("async_global")
 PAIR = x.NamedBarrier(name="pair", id=1, threads=64)
@@ -152,6 +153,57 @@ def registers() -> Iterator[Detail]:
         whole = _reg("v") if name == "a" else _reg("square")
         k = _flight(_op("mma", d=whole, **operands), early=True)
         yield Detail(f"mma.{name} after the fence", _square(k), ("F306",))
+
+
+@details
+def unset() -> Iterator[Detail]:
+    """Registers that nothing has set: of an operand each, in part, under a condition, and those that need not be set."""
+    v, whole = _reg("v"), _reg("v16", "bf16")
+    sums: dict[str, Any] = {"_function": "sum", "_axis": 1, "_scope": "warp"}
+    best: dict[str, Any] = {"value": v, "first": integer(0), "_function": "argmax", "_group": 1}
+    where = _reg("where", "i32")
+    reads = {
+        "assign.value": ("v", _op("assign", F32, dst=v, value=v)),
+        "reduce.value": ("v", _op("reduce", F32, dst=_reg("top"), value=v, **sums)),
+        "track.best": ("best", _op("track", F32, best=_reg("best"), column=where, **best)),
+        "mma.d": ("v", _op("mma", d=v, a=whole, b=_reg("b16", "bf16"))),
+        "store.value": ("v16", _op("stmatrix", A16, dst=box("s", (0, 64), (0, 64)), value=whole)),
+    }
+    for name, (tile, touch) in reads.items():
+        yield Detail(f"{name}: nothing set it", _without(tile, _flight(touch, early=True)), ("D209",))
+    nothing = _op("assign", F32, dst=v, value=v)
+    yield Detail("accumulators that a product overwrites", _without("acc", _flight(nothing, early=True)))
+    adds = edit(_without("acc", _flight(nothing, early=True)), _adds)
+    yield Detail("accumulators that a product adds to", adds, ("D209",))
+    yield Detail("wgmma.a: nothing set it", _without("a", _flight(nothing, early=True)), ("D209",))
+    rows = _op("assign", F32, dst=v.model_copy(update={"cols": (0, 4)}), value=Const(value=0.0, dtype="f32"))
+    rest = rows.model_copy(update={"operands": {**rows.operands, "dst": v.model_copy(update={"cols": (4, 8)})}})
+    for name, parts, codes in (("half", (rows,), ("D209",)), ("both halves", (rows, rest), ())):
+        k = _without("v", _flight(nothing, early=True))
+        yield Detail(f"{name} of a tile", _begun(k, *parts), codes)
+    for taken, codes in ((0, ("D209",)), (1, ())):
+        init = b.when(b.test("==", CTA, 1 - taken), b.zero("v", F32))
+        yield Detail(f"a tile set if {taken}", _begun(_without("v", _flight(nothing, early=True)), init), codes)
+
+
+def _adds(node: x.Stmt) -> x.Stmt:
+    wgmma = isinstance(node, x.Op) and node.op == "wgmma"
+    return node.model_copy(update={"operands": {**node.operands, "use_acc": b.boolean(True)}}) if wgmma else node
+
+
+def _without(tile: str, k: x.Kernel) -> x.Kernel:
+    """Without its initialisation."""
+    return edit(k, lambda n: None if isinstance(n, x.Op) and n.op == "assign" and _zeroes(n, tile) else n, "math")
+
+
+def _zeroes(n: x.Op, tile: str) -> bool:
+    return isinstance(n.operands["value"], Const) and n.reg("dst").name == tile
+
+
+def _begun(k: x.Kernel, *more: x.Stmt) -> x.Kernel:
+    """With more at the start of the consumer."""
+    role = k.roles[1]
+    return k.model_copy(update={"roles": (k.roles[0], role.model_copy(update={"body": (*more, *role.body)}))})
 
 
 def _written(k: x.Kernel) -> x.Kernel:

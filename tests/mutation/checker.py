@@ -20,6 +20,8 @@ from cake.diagnostics import CakeError
 from cake.ir import expanded as x
 from cake.ir import ops
 from cake.machine import events as ev
+from cake.machine import unset
+from cake.machine.meanings import matrix
 from cake.machine.order import check, conflicts, flags, lanes, phases, protocol, races, reader, shadow
 from cake.machine.order import clocks as clock_module
 from cake.machine.order import leaving as leaving_module
@@ -397,6 +399,11 @@ def rule_mutants() -> Iterator[tuple[str, Patch]]:
     yield "registers: no issue", lambda: patched(register_module.Registers, "issue", lambda self, *a: None)
     yield "registers: no fence", lambda: patched(register_module.Registers, "fence", lambda self, *a: None)
     yield "registers: never waited", lambda: patched(register_module.Registers, "waited", lambda self, *a: None)
+    yield "registers: all are set", lambda: patched(unset.Uses, "step", lambda self, i, a: None)
+    yield "registers: none is ever set", lambda: patched(unset, "_set", lambda i, r: None)
+    yield "registers: a part stands for its tile", lambda: patched(unset, "_is_set", lambda k, r: k is not None)
+    yield "registers: every product adds", lambda: patched(matrix.Wgmma, "accumulates", lambda self, s: True)
+    yield "registers: no product adds", lambda: patched(matrix.Wgmma, "accumulates", lambda self, s: False)
     yield "fences do nothing", lambda: patched(reader.Order, "_fence", lambda self, e: None)
     yield "joins do nothing", lambda: patched(reader.Order, "_join", lambda self, e: None)
     yield "group waits do nothing", lambda: patched(reader.Order, "_gwait", lambda self, e: None)

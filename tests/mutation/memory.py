@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cake.ir import expanded as x
-from cake.ir.expr import Const, integer
-from tests.mutation.site import Site, mutator, sites, update
+from cake.ir.expr import Apply, Const, Sym, boolean, integer, registers
+from tests.mutation.site import Site, mutator, sites, test, update
 
 Found = Iterator[tuple[str, x.Kernel | None]]
 
@@ -96,6 +96,22 @@ def in_flight(k: x.Kernel) -> Found:
             yield f"{s.name} dropped", s.drop()
             for by in (-2, -1, 1, 2):
                 yield f"{s.name} moved {by:+}", s.move(by)
+
+
+@mutator(28, "registers touched in flight")
+def unset(k: x.Kernel) -> Found:
+    """Registers that are read before they are set: a first product that adds, or comes at odd tiles only, an initialisation that
+    is gone."""
+    for s in sites(k, x.Op):
+        walks = [loop for loop in s.loops if loop.role == "tiles"]
+        if "use_acc" in s.node.operands and s.node.operands["use_acc"] != boolean(True):
+            yield f"{s.name} always adds", s.update(operands={**s.node.operands, "use_acc": boolean(True)})
+        elif s.node.op != "assign" or registers(s.node.operands["value"]):
+            continue
+        yield f"{s.name} dropped", s.drop()
+        for walk in walks[-1:]:
+            odd = Apply(op="%", args=(Sym(name=walk.var), integer(2)), dtype="i32")
+            yield f"{s.name} at odd tiles", s.when(test("==", odd, 1))
 
 
 @mutator(29, "alias or shift a buffer")

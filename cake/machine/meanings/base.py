@@ -93,6 +93,10 @@ class Meaning:
         """What an agent of ``warp`` accesses in memory, for observers."""
         return ()
 
+    def accumulates(self, step: Step) -> bool:
+        """Whether the step adds to what its accumulators hold."""
+        return True
+
     def word(self, step: Step) -> int | None:
         """The value of the flag that the operation stores or has seen."""
         return None

@@ -108,6 +108,9 @@ class Wgmma(Meaning):
         use_acc = True if self.use_acc is None else bool(self.use_acc(inst))
         return (self.a_ref.box(inst) if self.a_ref else None), self.b.box(inst), use_acc
 
+    def accumulates(self, step: Step) -> bool:
+        return bool(step.data[2])
+
     def issue(self, m: Executor, inst: Instance, step: Step, members: list[Runner]) -> None:
         """All warps of the warpgroup have come."""
         a_box, b_box, use_acc = step.data

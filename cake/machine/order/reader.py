@@ -61,10 +61,14 @@ class Order:
     """An observer. ``findings`` holds what has been found when the run has ended (``finish`` ends a run that was cut
     off)."""
 
-    def __init__(self, profile: Profile = "conservative", *, tensors: bool = True, forgetful: bool = False) -> None:
-        """``tensors`` False leaves out the accesses to global memory; ``forgetful``: see ``PhaseLog.knows``."""
+    def __init__(
+        self, profile: Profile = "conservative", *, tensors: bool = True, unset: bool = True, forgetful: bool = False
+    ) -> None:
+        """``tensors`` False leaves out the accesses to global memory; with ``unset`` False registers that nothing has set are
+        no findings (``registers.unset`` has them); ``forgetful``: see ``PhaseLog.knows``."""
         self.profile = profile
         self.tensors = tensors
+        self.unset = unset
         self.forgetful = forgetful
         self.findings: list[Diagnostic] = []
         self.running = False
@@ -135,6 +139,8 @@ class Order:
         self.findings += self.protocol.findings
         self.findings += self._idle_waits()
         self.findings += [*data, *self.registers.findings.values(), *self.flags.finish()]
+        if self.unset:
+            self.findings += self.registers.unset.values()
         if not complete:
             self.findings += self.protocol.stuck()
         else:
@@ -261,6 +267,9 @@ class Order:
             self.races.access(twins[0], clocks, twins[1:])
             if effect.mode != "r":
                 self._flag_written(event, effect, columns[0])
+
+    def _unset(self, event: ev.Unset) -> None:
+        self.registers.nothing(event)
 
     def _done(self, event: ev.Done) -> None:
         """Only those that learn of it change."""

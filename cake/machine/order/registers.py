@@ -1,4 +1,5 @@
-"""Registers of wgmma operations (D206) and the fence before one reads registers that others wrote (F306).
+"""Registers of wgmma operations (D206), the fence before one reads registers that others wrote (F306), and registers that
+nothing has set (D209).
 
 A wgmma reads its accumulators and a register A operand, and writes its accumulators, until its group has been waited
 for by the same warp (PTX ISA 9.7.15.6.2; axiom A1 extends only the reads of shared operands to the warpgroup).
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cake.diagnostics import Diagnostic
+from cake.ir import expanded as x
 from cake.machine import events as ev
 from cake.machine.order.clocks import DONE, Clock
 from cake.machine.order.report import finding, of
@@ -46,6 +48,8 @@ class Registers:
         self.touched: dict[tuple[Home, int], int] = {}
         self.fenced: dict[int, int] = {}
         self.findings: dict[tuple[str, str], Diagnostic] = {}
+        self.unset: dict[str, Diagnostic] = {}
+        self.unset_tiles: set[str] = set()
 
     def fence(self, column: int, number: int) -> None:
         """wgmma.fence by an agent."""
@@ -70,6 +74,24 @@ class Registers:
                 message = f"a wgmma uses `{region.tile}`, accessed by {of(event.agent)} since its last wgmma fence"
                 self._add("F306", message, event.site, "fence.wgmma before the first wgmma after an access")
         self.flying.setdefault(home, []).append(InFlight(region, mode, bit, event.op))
+
+    def nothing(self, event: ev.Unset) -> None:
+        """A step reads registers that no step of its instance has set."""
+        site = event.site
+        assert site is not None
+        self.unset_tiles.add(event.tile)
+        if site.path not in self.unset:
+            accumulates = (
+                isinstance(site.node, x.Op) and site.node.op == "wgmma" and site.node.reg("d").name == event.tile
+            )
+            verb = "adds to" if accumulates else "reads"
+            message = f"{site.role} {verb} registers of `{event.tile}` that nothing has set"
+            help = (
+                "the first wgmma overwrites them: use_acc false"
+                if accumulates
+                else "assign them before, on every way here"
+            )
+            self.unset[site.path] = finding("D209", message, site, help=help)
 
     def waited(self, cta: int, warp: int, clocks: list[Clock]) -> None:
         """Forget what both halves of a warp know to be finished."""

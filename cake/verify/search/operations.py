@@ -52,6 +52,8 @@ def touches_of(walk: Walk, step: Step, node: x.Op) -> None:
         walk.env[node.sym("dst").name] = walk.load_scalar(node)
     if node.op == "wgmma":
         step.width = 4
+        scale = node.expr("use_acc")
+        step.adds = scale is None or walk.scalar(scale) in (True, 1)
     elif node.op in ("ldmatrix", "stmatrix", "mma", "topk"):
         step.width = 1
     if node.executor != "lanes" or step.alone:

@@ -1,19 +1,24 @@
-"""Registers of operations in flight: a property of one thread's program, whatever the schedule.
+"""Registers of operations in flight and registers that nothing has set: properties of one thread's program, whatever the schedule.
 
 wgmma reads and writes registers until its group is waited for (PTX ISA 9.7.15.6.2: accessing them before is undefined).
 ``wgmma.fence`` is due before the first wgmma, and between an access to registers and a wgmma that takes them (9.7.15.6.1). These
-instructions are .sync.aligned: one lane must not execute them alone.
+instructions are .sync.aligned: one lane must not execute them alone. D of a wgmma is read unless scale-d is zero (9.7.15.5).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
 
 from cake.ir import expanded as x
 from cake.ir.expr import Expr, Reg, walk
 from cake.verify.search.steps import Agent, Step
 
 WRITTEN = {"dst", "index", "d"}
+UPDATED = {"best", "column"}
+"""Operands of running extrema: read and written."""
 
 
 def _registers(node: x.Op) -> Iterator[tuple[Reg, bool]]:
@@ -28,6 +33,36 @@ def _registers(node: x.Op) -> Iterator[tuple[Reg, bool]]:
                     yield e, name in WRITTEN
 
 
+def unset(agent: Agent) -> str:
+    """The first read of registers that nothing in the agent's program has written before; empty if there is none."""
+    role = agent.instance.role
+    if role is None:
+        return ""
+    written = {name: np.zeros(tile.shape, dtype=bool) for name, tile in role.tiles.items()}
+    for step in agent.program:
+        node = step.node
+        if not isinstance(node, x.Op):
+            continue
+        for name, value in node.operands.items():
+            if name in ("dst", "index") or (name == "d" and not step.adds):
+                continue
+            parts = [s.index for s in value.subs if isinstance(s, x.Elem)] if isinstance(value, x.Ref) else [value]
+            for reg in (e for part in parts for e in walk(part) if isinstance(e, Reg)):
+                if not _view(written[reg.name], reg).all():
+                    return f"{step.text()} reads {reg.name}, which nothing has set"
+        for name in node.operands.keys() & (WRITTEN | UPDATED):
+            target = node.operands[name]
+            if isinstance(target, Reg):
+                _view(written[target.name], target)[...] = True
+    return ""
+
+
+def _view(tile: np.ndarray, reg: Reg) -> np.ndarray:
+    """The part of a tile that is named."""
+    where: tuple[Any, ...] = (*reg.lead, ..., slice(*(reg.rows or (None,))), slice(*(reg.cols or (None,))))
+    return tile[where]
+
+
 def _overlap(a: Reg, b: Reg) -> bool:
     if a.name != b.name or (a.lead and b.lead and a.lead != b.lead):
         return False
@@ -38,7 +73,8 @@ def _overlap(a: Reg, b: Reg) -> bool:
 
 
 def misuse(agent: Agent) -> str:
-    """The first access to registers in flight, wgmma on unfenced ones, or aligned instruction of one lane; empty if there is none."""
+    """The first access to registers in flight, wgmma on unfenced ones, aligned instruction of one lane, or read of what nothing has
+    set; empty if there is none."""
     open_ops: list[list[tuple[Reg, bool]]] = []
     groups: list[list[list[tuple[Reg, bool]]]] = []
     dirty: list[Reg] = []
@@ -67,7 +103,7 @@ def misuse(agent: Agent) -> str:
         elif isinstance(node, x.GroupWait) and node.queue == "wgmma":
             for group in groups[: max(0, len(groups) - node.keep)]:
                 group.clear()
-    return ""
+    return unset(agent)
 
 
 def _aligned(node: x.Node) -> bool:

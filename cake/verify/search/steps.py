@@ -80,6 +80,8 @@ class Step:
     touches: list[Touch] = field(default_factory=list)
     flag: tuple[str, int] | None = None
     value: int = 0
+    adds: bool = True
+    """wgmma: to what the accumulators hold."""
 
     def text(self) -> str:
         """For a witness: what and where."""
