@@ -19,7 +19,7 @@ from cake.ptx import shared
 from cake.ptx.builder import Builder
 from cake.ptx.driver import Subject, Thread, differences
 from cake.ptx.flow import Operand, Program
-from cake.ptx.scalars import Scalars, evaluate, remainder_of_few
+from cake.ptx.scalars import Scalars, evaluate, remainder_of_few, told_apart
 from cake.ptx.values import SPACE, Peer, Value, mul, select, word
 
 VERSION = 4
@@ -52,6 +52,8 @@ class Expected:
 
     def program(self) -> Program:
         """The whole run of a thread: prologue, then its role."""
+        for name, values in told_apart(self.kernel).items() if self.scalars.apart else ():
+            self.scalars.split(name, values)
         self._entry = True
         self.body(self.kernel.entry)
         self._entry = False
@@ -531,7 +533,8 @@ def subject(kernel: x.Kernel) -> Subject:
         sampled=[*(s.name for s in kernel.scalars if s.dtype == "i32"), *(d.name for d in kernel.dims)],
         thread=lambda warp, elected: thread_of(kernel, warp, elected),
         expected=expected,
-        apart=any(
+        apart=bool(told_apart(kernel))
+        or any(
             isinstance(n, x.Let) and remainder_of_few(n.value) for role in kernel.roles for n in _statements(role.body)
         ),
         stars=stars,

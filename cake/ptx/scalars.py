@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from cake.ir.expr import Apply, Const, Expr, Sym, symbols
+from cake.ir import expanded as x
+from cake.ir.expr import Apply, Const, Expr, Sym, symbols, walk
 from cake.ptx import values as v
 from cake.ptx.builder import Builder
 from cake.ptx.flow import Operand
@@ -78,6 +79,34 @@ def remainder_of_few(e: object) -> int:
     return 0
 
 
+def told_apart(kernel: x.Kernel) -> dict[str, tuple[Value, ...]]:
+    """Values of coordinates and launch parameters that a program compares with several constants: each of these, and what is
+    beyond. Conditions on them exclude each other or agree, which compilers know."""
+    names = {"%cta", "%rank"} | {d.name for d in kernel.dims} | {s.name for s in kernel.scalars if s.dtype == "i32"}
+    constants: dict[str, set[int]] = {}
+    for e in (e for body in (kernel.entry, *(r.body for r in kernel.roles)) for e in _conditions(body)):
+        for node in walk(e):
+            if isinstance(node, Apply) and node.op in _COMPARE:
+                for a, b in (node.args, node.args[::-1]):
+                    if isinstance(a, Sym) and a.name in names and isinstance(b, Const) and type(b.value) is int:
+                        constants.setdefault(a.name, set()).add(b.value)
+    found: dict[str, tuple[Value, ...]] = {}
+    for name, seen in constants.items():
+        if len(seen) > 1 and min(seen) >= 0 and max(seen) < FEW:
+            last = () if name == "%rank" else (Least(max(seen) + 1),)
+            found[name] = (*range(kernel.cluster if name == "%rank" else max(seen) + 1), *last)
+    return found
+
+
+def _conditions(body: tuple[x.Stmt, ...]) -> Iterator[Expr]:
+    for node in body:
+        if isinstance(node, x.For):
+            yield from _conditions(node.body)
+        elif isinstance(node, x.If):
+            yield node.cond
+            yield from _conditions(node.then + node.orelse)
+
+
 class Scalars:
     """Compiles expressions into a builder. ``fixed``: symbols with a known value. ``apart``: a symbol that is a remainder with
     few values has one of these, so that conditions on it agree; otherwise nothing is known of it."""
@@ -147,14 +176,16 @@ class Scalars:
         self.forget({symbol})
         self.out.assign(self.name(symbol), result)
         few = remainder_of_few(value) if self.apart and isinstance(result, str) and not isinstance(value, str) else 0
-        for n in range(few - 1):
-            with self.out.when(
-                self.out.compute(v.compare("eq"), self.name(symbol), n)
-            ):  # both ways where it is not known
-                self.out.assign(self.name(symbol), n)
         if few:
-            last = self.out.compute(lambda known: known if type(known) is int else few - 1, self.name(symbol))
-            self.out.assign(self.name(symbol), last)
+            self.split(symbol, tuple(range(few)))
+
+    def split(self, symbol: str, values: Sequence[Value]) -> None:
+        """Of a symbol whose value is not known the program goes on with each of ``values``."""
+        name, last = self.name(symbol), values[-1]
+        for n in values[:-1]:
+            with self.out.when(self.out.compute(v.compare("eq"), name, n)):  # both ways where it is not known
+                self.out.assign(name, n)
+        self.out.assign(name, self.out.compute(lambda known: known if type(known) is int else last, name))
 
     def forget(self, symbols_set: set[str]) -> None:
         """Conditions of these symbols no longer stand."""

@@ -8,9 +8,13 @@ import re
 import pytest
 
 from cake.codegen import emit
+from cake.ir import expanded as x
+from cake.ir.expr import Apply, Expr, integer, rewrite
 from cake.ptx.check import check
 from tests.codegen.forms import FORMS
 from tests.codegen.test_forms import FAST
+from tests.litmus.catalogue import kernel as litmus
+from tests.machine.edit import edit
 from tests.ops.table import FORMS as OPERATIONS
 from tests.ptx.compiled import compile_kernel, edited, example, findings, needs_nvrtc, ptx_of, source_of
 
@@ -115,3 +119,30 @@ def test_a_gap_that_runs_a_role_is_found() -> None:
     assert test in source
     found = check(made, compile_kernel(made, source.replace(test, "else\n        role_right")))
     assert [d.code for d in found] == ["P119"]
+
+
+APART = ("21_remote_write_cluster_scope", "28_flag_after_full_wait", "38b_a_chain_of_values", "40b_a_value_answered")
+INSTRUCTION = r"^.*(?:st\.release\.gpu|ld\.acquire\.gpu|mbarrier\.arrive|fence\.proxy).*\n"
+
+
+def exchanged(node: x.Stmt) -> x.Stmt:
+    """What is under `== 0` comes under `== 1`, and the reverse."""
+
+    def other(e: Expr) -> Expr | None:
+        if not isinstance(e, Apply) or e.op != "==" or e.args[1] not in (integer(0), integer(1)):
+            return None
+        return Apply(op="==", args=(e.args[0], integer(int(e.args[1] == integer(0)))), dtype="bool")
+
+    return node.model_copy(update={"cond": rewrite(node.cond, other)}) if isinstance(node, x.If) else node
+
+
+@pytest.mark.parametrize("name", APART)
+def test_conditions_that_exclude_each_other(name: str) -> None:
+    """What each CTA does stands under a condition of its own, and the compiler makes one choice of them. Without an instruction
+    that synchronises, or with the CTAs exchanged, it is another program."""
+    made = litmus(name)
+    ptx = compile_kernel(made)
+    assert check(made, ptx) == []
+    places = [m.span() for m in re.finditer(INSTRUCTION, ptx, re.MULTILINE)]
+    assert places and all(check(made, ptx[:start] + ptx[end:]) for start, end in places)
+    assert check(edit(made, exchanged), ptx)
