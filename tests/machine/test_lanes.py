@@ -108,13 +108,13 @@ def test_matrices() -> None:
     """In one layout each row has the same lanes both times; through an ordinary access it has not."""
     tile = b.box("s", (0, 16), (0, 16))
     half = {"s": b.Smem((16, 16), "bf16")}
-    put, get = b.stmatrix(tile, "h", (16, 16)), b.ldmatrix("t", tile)
-    assert codes(kernel(put, get, put, more=half)) == []
+    begin, put, get = b.zero("h", HALF), b.stmatrix(tile, "h", (16, 16)), b.ldmatrix("t", tile)
+    assert codes(kernel(begin, put, get, put, more=half)) == []
     turned = b.ldmatrix("t", tile.model_copy(update={"transposed": True}))
-    assert codes(kernel(put, turned, more=half)) == ["D216"]
+    assert codes(kernel(begin, put, turned, more=half)) == ["D216"]
     plain = load(place(COL), "h")
-    assert codes(kernel(put, plain, more=half)) == ["D216"]
-    assert codes(kernel(put, b.SYNCWARP, plain, more=half)) == []
+    assert codes(kernel(begin, put, plain, more=half)) == ["D216"]
+    assert codes(kernel(begin, put, b.SYNCWARP, plain, more=half)) == []
 
 
 def test_other_names_of_the_same_bytes() -> None:

@@ -50,8 +50,10 @@ def accumulator(waits: bool) -> x.Kernel:
     operands = box("a", (0, 64), (0, 64)), box("b", (0, 64), (0, 64))
     acc = Reg(name="acc", dtype="f32")
     twice = Apply(op="+", args=(acc, acc), dtype="f32")
+    half = TileType(dtype="bf16", shape=(64, 64), layout=FRAG)
     math = b.role(
         "math",
+        b.zero("v", half),
         *(b.stmatrix(ref, "v", (64, 64)) for ref in operands),
         FENCE,
         b.sync("math"),
@@ -62,7 +64,7 @@ def accumulator(waits: bool) -> x.Kernel:
         x.Op(op="assign", operands={"dst": Reg(name="r", dtype="f32"), "value": twice}, type=ACC),
         b.gwait("wgmma", executor="lanes"),
         warps=4,
-        tiles={"acc": ACC, "r": ACC, "v": TileType(dtype="bf16", shape=(64, 64), layout=FRAG)},
+        tiles={"acc": ACC, "r": ACC, "v": half},
     )
     buffer = Smem((64, 64), "bf16", swizzle=128)
     return b.kernel(
