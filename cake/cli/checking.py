@@ -53,7 +53,7 @@ def check_files(
         {
             "kernel": kernel.name,
             "target": kernel.target,
-            **verdict.model_dump(mode="json", include={"status", "claim", "codes", "notes", "runs", "seconds"}),
+            **verdict.model_dump(mode="json", include={"status", "claim", "codes", "notes", "runs", "seconds", "effort"}),
         }
         for kernel, verdict in verdicts
     ]
@@ -61,6 +61,8 @@ def check_files(
     names = [f"{k.name} for {k.target}" for k, _ in verdicts]
     width = max(map(len, names), default=0)
     lines += [f"{n:<{width}}  {v.status}: {v.claim}" for n, (_, v) in zip(names, verdicts, strict=True)]
+    if any(v.open for _, v in verdicts):
+        lines.append("a quick check; with --prove it takes the time that build takes, and claims what build claims")
     result: dict[str, Any] = {"files": list(files), "verdicts": rows}
     if drawn and drawing is not None:
         lines.append(f"timeline of {drawn} written to {drawing.path}")

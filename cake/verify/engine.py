@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from cake.diagnostics import CakeError, Diagnostic
 from cake.ir import expanded as x
@@ -25,15 +25,14 @@ from cake.verify.padding import concerned, padding
 from cake.verify.schedules import SEEDS, UNDECIDED, failure
 from cake.verify.skeleton import Plan, Unfit, plan
 from cake.verify.statics import outside
-from cake.verify.verdict import PROVED, Status, Verdict
-
-Effort = Literal["quick", "full"]
+from cake.verify.verdict import PROVED, Effort, Status, Verdict
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much to spend: steps and seconds of the closure, seconds of launches, how many launches at least, and how many of
-    them are read for padding besides the least one."""
+    """How much to spend: steps and seconds of the closure, seconds of launches, how many launches at least, how many of them
+    are read for padding besides the least one, and after how many events of launches enough have been run. Where steps and
+    events decide, the claim is the same on every machine."""
 
     steps: int
     seconds: float
@@ -41,10 +40,11 @@ class Budget:
     least: int
     padded: int = 0
     seeds: int = SEEDS
+    events: int = 1 << 60
 
 
 BUDGETS: dict[Effort, Budget] = {
-    "quick": Budget(steps=4000, seconds=0.1, launches=0.05, least=3, seeds=32),
+    "quick": Budget(steps=2000, seconds=2.0, launches=1.0, least=3, seeds=32, events=800),
     "full": Budget(steps=2_000_000, seconds=30.0, launches=15.0, least=3, padded=4),
 }
 LAUNCH_STEPS = 400_000
@@ -60,7 +60,7 @@ def verify(
     ctas: int = CTAS,
 ) -> Verdict:
     """Decide whether ``kernel`` is safe. ``launches``: arguments to run instead of the family that is derived."""
-    return _Verifier(kernel, budget or BUDGETS[effort], launches, ctas).decide()
+    return _Verifier(kernel, budget or BUDGETS[effort], launches, ctas, effort).decide()
 
 
 @dataclass
@@ -69,6 +69,7 @@ class _Verifier:
     budget: Budget
     given: list[dict[str, Any]] | None
     ctas: int
+    effort: Effort = "full"
     runs: int = 0
     events: int = 0
     graph: tuple[int, int] = (0, 0)
@@ -127,9 +128,10 @@ class _Verifier:
     def _run(self, launches: Any, count: int, seconds: float) -> None:
         """Run some launches, until something is found or the budget is spent."""
         deadline = time.process_time() + seconds
+        last = self.events + self.budget.events
         for number, launch in enumerate(launches):
             self._one(launch)
-            if self.findings or number + 1 >= count or time.process_time() > deadline:
+            if self.findings or number + 1 >= count or self.events > last or time.process_time() > deadline:
                 return
 
     def _one(self, launch: Launch) -> None:
@@ -291,6 +293,7 @@ class _Verifier:
             nodes=self.graph[0],
             edges=self.graph[1],
             seconds=round(time.process_time() - self.start, 4),
+            effort=self.effort,
         )
 
 

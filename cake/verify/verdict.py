@@ -7,6 +7,7 @@ from typing import Literal
 from cake.diagnostics import Diagnostic, Record
 
 Status = Literal["safe", "unsafe", "unknown"]
+Effort = Literal["quick", "full"]
 
 PROVED = "proved for all trip counts"
 
@@ -19,7 +20,8 @@ class Verdict(Record):
     it leaves out, in sentences. ``codes``: of the findings that block, root cause first;
     ``diagnostics``: those findings, and warnings. ``runs``: executions of the
     machine; ``events``: what the launches reported; ``nodes`` and ``edges`` of the graph of states that was closed;
-    ``seconds``: of processor time.
+    ``seconds``: of processor time; ``effort``: how much was to be spent. A quick verdict claims no more than a full one, and
+    may claim less.
     """
 
     status: Status
@@ -32,8 +34,14 @@ class Verdict(Record):
     nodes: int = 0
     edges: int = 0
     seconds: float = 0.0
+    effort: Effort = "full"
 
     @property
     def proved(self) -> bool:
         """Safe for every trip count."""
         return self.status == "safe" and self.claim.startswith(PROVED)
+
+    @property
+    def open(self) -> bool:
+        """Safe, and more effort may find a proof or look at more launches."""
+        return self.status == "safe" and self.effort == "quick" and not self.proved

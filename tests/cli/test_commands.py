@@ -27,6 +27,15 @@ def test_check(cake: Cake, gemm: Path) -> None:
     assert record["result"]["files"] == ["gemm.cake", "bad.cake"]
 
 
+def test_a_quick_check_says_how_to_claim_more(cake: Cake, gemm: Path) -> None:
+    """What build proves, check proves with --prove; without, it says that it is quick. A proof that is known is told again."""
+    first = cake("check", "gemm.cake")
+    assert "checked up to" in first.out and "--prove" in first.out
+    assert cake("check", "gemm.cake", "--json").json["result"]["verdicts"][0]["effort"] == "quick"
+    for done in (cake("check", "gemm.cake", "--prove"), cake("check", "gemm.cake")):
+        assert "proved for all trip counts" in done.out and "--prove" not in done.out
+
+
 def test_expand_text(cake: Cake, gemm: Path) -> None:
     done = cake("expand", "gemm.cake", "BN=128", "STAGES=3")
     assert done.code == 0

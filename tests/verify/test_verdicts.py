@@ -158,6 +158,10 @@ def test_verdicts_are_kept(tmp_path: Path) -> None:
 def test_quick_effort_claims_less() -> None:
     verdict = verify(Loops(skips=at(17)).kernel(), effort="quick")
     assert verdict.status == "unsafe" or not verdict.proved
+    gemm = expand_file(EXAMPLES / "gemm.cake")
+    first, again = verify(gemm, effort="quick"), verify(gemm, effort="quick")
+    assert first.open and (first.claim, first.runs, first.events) == (again.claim, again.runs, again.events)
+    assert not verify(gemm).open
 
 
 TEAMS = """
