@@ -2,8 +2,10 @@
 
 Every node is a state (``state``), every edge a tile with some choice of counts and flags, and from every node the program
 is also run to its end. Edges with large counts need not be run: where two cuts inside the loops of a tile have the same
-state, the iterations between them repeat, and a tile with more of them ends as one with fewer does. So for each node
-counts are raised until the tile that was run has such a repetition; every greater count is then covered.
+state, the iterations between them repeat, and a tile with more of them ends as one with fewer does. That has to be so in
+every execution of a loop that the tile comes to, each in one pair of cuts: a second loop over the same count has states of
+its own. So for each node counts are raised until the tile that was run has such repetitions; every greater count is then
+covered.
 
 The claim covers order and visibility inside a CTA (conditions D0-D10 for barriers, shared memory and registers).
 """
@@ -26,7 +28,7 @@ from cake.machine.meanings import Needed
 from cake.machine.order.reader import Order
 from cake.machine.program import compile_kernel
 from cake.machine.schedule import scheduler
-from cake.verify.gates import Explorer, Gate, gated
+from cake.verify.gates import Explorer, Gate, Place, gated
 from cake.verify.rings import Rings
 from cake.verify.skeleton import Count, Plan, Unfit
 from cake.verify.state import Cut, State
@@ -278,8 +280,13 @@ class _Walk:
         self.fresh = False
         self.plan: list[Choice | None] = []
         self.outer: Choice = EMPTY
-        self.last: Cut | None = None
-        self.repeated = False
+        self.last: tuple[dict[Place, int], Cut] | None = None
+        self.covered: set[Place] = set()
+
+    @property
+    def repeated(self) -> bool:
+        """Every execution of a loop since the tile began has an iteration that repeats."""
+        return bool(self.covered) and self.machine.entered <= self.covered
 
     def run(self) -> list[Diagnostic]:
         e = self.e
@@ -358,7 +365,8 @@ class _Walk:
     def _decide(self, node: Node | None) -> None:
         """Where to go from here: along the way, then to what is open, then out. A state that another covers needs no
         visit (and shows nothing about the other)."""
-        self.last, self.repeated, self.fresh = None, False, False
+        self.last, self.fresh = None, False
+        self.covered, self.machine.entered = set(), set()
         choice: Choice | None = None
         if node is None:
             self.way = []
@@ -380,10 +388,10 @@ class _Walk:
 
     def _inner(self) -> None:
         """A cut inside loops. Of those that are too far from the loops' ends for any guard to see them, the last two are
-        compared: if they are alike, greater counts only repeat what lies between them."""
-        if self.repeated or self.e.count is None:
+        compared: if they are alike and an iteration apart, greater counts only repeat what lies between them."""
+        if self.e.count is None:
             return
-        inside: set[str] = set()
+        inside: dict[Place, int] = {}
         for runner in self.machine.runners:
             if runner.done or runner.step is None:
                 continue
@@ -391,14 +399,17 @@ class _Walk:
             assert isinstance(code, Gate)
             if code.tile:
                 continue
-            left = runner.step.data[1] - self.e.plan.reach
-            if left <= 0 or left > 2:
+            before, after, _ = runner.step.data
+            left = after - self.e.plan.reach
+            if left <= 0 or left > 2 or inside.setdefault(code.place(runner.step), before) != before:
                 return
-            inside.add(runner.agent.role)
-        if not inside or inside != self.e.plan.looped:
+        if not inside or inside.keys() & self.covered:
             return
         state = self._state()
         if state is None:
             return
-        self.repeated = self.last is not None and self.last.covers(state)
-        self.last = state
+        if self.last is not None:
+            earlier, cut = self.last
+            if {p: n + 1 for p, n in earlier.items()} == inside and cut.covers(state):
+                self.covered |= inside.keys()
+        self.last = inside, state

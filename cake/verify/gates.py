@@ -18,20 +18,33 @@ from cake.machine.instance import Instance
 from cake.machine.program import RoleProgram
 from cake.machine.stuck import report
 from cake.machine.tape import Block, Branch, Code, Loop, Step, Tape
+from cake.verify.control import leaves
 
 Values = dict[Any, Any]
 
 
+Place = tuple[str, int, str, tuple[tuple[str, int], ...]]
+"""One execution of a loop: role, instance, the loop's path, the iterations around it."""
+
+
 class Gate(Code):
-    """The head of an iteration. ``tile``: of the walk over tiles."""
+    """The head of an iteration. ``tile``: of the walk over tiles; ``free``: how often the loop runs is not the same for all
+    counts."""
 
     node = x.SyncWarp()
 
-    def __init__(self, loop: x.For, path: str, tile: bool, alone: bool) -> None:
+    def __init__(self, loop: x.For, path: str, tile: bool, alone: bool, own: set[str]) -> None:
+        """``own``: the variable of the role's instances."""
         self.loop = loop
         self.path = path
         self.tile = tile
         self.alone = alone
+        self.free = bool((leaves(loop.lo) | leaves(loop.hi)) - own)
+
+    def place(self, step: Step) -> Place:
+        """Which execution of the loop the step belongs to."""
+        inst = step.tape.instance
+        return inst.role_name, inst.index, self.path, step.iteration[:-1]
 
     def prepare(self, inst: Instance) -> tuple[int, int, int]:
         """The iteration: how many came before, how many follow, and its index."""
@@ -45,6 +58,8 @@ class Gate(Code):
         if runner.released:
             return True
         assert isinstance(m, Explorer)
+        if self.free and not self.tile:
+            m.entered.add(self.place(step))
         m.gated.append(runner)
         return False
 
@@ -99,23 +114,24 @@ def gated(programs: tuple[RoleProgram, dict[str, RoleProgram]]) -> tuple[RolePro
     entry, roles = programs
     for name, program in roles.items():
         solo = program.role is not None and program.role.solo
-        _gate(program.body, name, solo)
+        own = {program.role.var} if program.role is not None and program.role.var is not None else set()
+        _gate(program.body, name, solo, own)
     return entry, roles
 
 
-def _gate(block: Block, path: str, alone: bool) -> None:
+def _gate(block: Block, path: str, alone: bool, own: set[str]) -> None:
     for i, item in enumerate(block.items):
         here = f"{path}.{i}"
         if isinstance(item, Loop):
-            _gate(item.body, here, alone)
-            gate = Gate(item.node, here, item.node.role == "tiles", alone)
+            _gate(item.body, here, alone, own)
+            gate = Gate(item.node, here, item.node.role == "tiles", alone, own)
             if gate.tile:
                 block.items[i] = Tiles(item, gate)
             elif not (item.node.lo.kind == "const" and item.node.hi.kind == "const"):
                 block.items[i] = GatedLoop(item, gate)
         elif isinstance(item, Branch):
-            _gate(item.then, here + ".then", alone)
-            _gate(item.orelse, here + ".else", alone)
+            _gate(item.then, here + ".then", alone, own)
+            _gate(item.orelse, here + ".else", alone, own)
 
 
 class NoCut(Exception):
@@ -124,7 +140,8 @@ class NoCut(Exception):
 
 class Explorer(Executor):
     """An executor with gates. ``cut`` is called whenever every agent that lives is at one, with True if all are at the
-    walk over tiles; ``tile`` gives the values of tile ``number`` for an instance."""
+    walk over tiles; ``tile`` gives the values of tile ``number`` for an instance. ``entered``: the executions of loops
+    whose heads agents have come to."""
 
     cut: Callable[[bool], None]
     choose: Callable[[int, Instance], Values | None]
@@ -132,6 +149,7 @@ class Explorer(Executor):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.gated: list[Runner] = []
+        self.entered: set[Place] = set()
         self.limit = 0
 
     def tile(self, number: int, inst: Instance) -> Values | None:

@@ -44,8 +44,7 @@ class Count:
 class Plan:
     """A skeleton and its free variables. ``flags``: name to the number of instances it differs between (0: the same for
     all). ``fixed``: those that are the same for all tiles of a launch. ``reach``: how far guards on loop indices look, in
-    iterations; ``moduli``: of those that test a residue. ``looped``: roles with loops whose number of iterations is free.
-    ``outside``: flags used outside the walk over tiles."""
+    iterations; ``moduli``: of those that test a residue. ``outside``: flags used outside the walk over tiles."""
 
     kernel: x.Kernel
     counts: list[Count] = field(default_factory=list)
@@ -53,7 +52,6 @@ class Plan:
     fixed: set[str] = field(default_factory=set)
     reach: int = 2
     moduli: set[int] = field(default_factory=set)
-    looped: set[str] = field(default_factory=set)
     outside: set[str] = field(default_factory=set)
 
 
@@ -315,8 +313,6 @@ class _Builder:
             if not (isinstance(step, Const) and step.value == 1):
                 raise Unfit("a loop steps by more than 1")
             lo, hi = self._loop_bound(lo, loops), self._loop_bound(hi, loops)
-            if not (isinstance(lo, Const) and isinstance(hi, Const)):
-                self.plan.looped.add(self.role.name)
         here = (*loops, Inner(node.var, node, lo, hi, tiles))
         names = assigned(node.body)
         for name in names:

@@ -7,12 +7,16 @@ import random
 import pytest
 
 from cake.compiler import expand_file
+from cake.ir import expanded as x
 from cake.machine.order import check
 from cake.verify.closure import explore
 from cake.verify.rings import Rings
 from cake.verify.skeleton import Unfit, plan
+from tests.litmus import build as b
+from tests.litmus.build import cur
 from tests.litmus.mutate import mutate
 from tests.litmus.test_litmus import arguments
+from tests.machine.edit import edit
 from tests.verify.loops import Loops, at, residue
 from tests.verify.test_verdicts import EXAMPLES, SPECIFICATION
 
@@ -42,11 +46,37 @@ def test_what_is_proved_holds_on_a_grid(seed: int) -> None:
     assert proved or seed == 3
 
 
+def three_loops(slots: int) -> x.Kernel:
+    """Over one count: a loop that does nothing, one that fills the ring and reads it, and one that gives its stages back."""
+
+    def loops(node: x.Stmt) -> x.Stmt | list[x.Stmt]:
+        if not isinstance(node, x.For) or node.role == "tiles":
+            return node
+        back = [n for n in node.body if isinstance(n, x.Arrive) and n.barrier == "empty"]
+        rest = tuple(n for n in node.body if n not in back)
+        later = [n.model_copy(update={"slot": cur("e")}) for n in back]
+        bodies = ((b.SYNCWARP,), rest, (b.SYNCWARP, *later, *([b.step("e")] if back else [])))
+        return [node.model_copy(update={"var": f"{node.var}{i}", "body": body}) for i, body in enumerate(bodies)]
+
+    k = edit(Loops(slots).kernel(), loops)
+    roles = tuple(r.model_copy(update={"cursors": {**r.cursors, "e": slots}}) for r in k.roles)
+    return k.model_copy(update={"roles": roles})
+
+
+def test_every_loop_over_the_count_has_to_repeat() -> None:
+    """The first loop repeats at once, the second one deadlocks as soon as there are more trips than stages."""
+    k = three_loops(12)
+    for slabs, codes in ((12, []), (13, ["P101"])):
+        assert [d.code for d in check(k, {**arguments(k), "tiles": 1, "slabs": slabs}, ctas=1, values=False)] == codes
+    closed = explore(plan(k), max_steps=300_000, seconds=20.0)
+    assert "P101" in {d.code for d in closed.findings} and closed.failing == {"%v0": 13}
+
+
 def test_plans_of_the_examples() -> None:
     gemm = plan(expand_file(EXAMPLES / "gemm.cake"))
     ((count,), reach) = gemm.counts, gemm.reach
     assert (count.granule, count.least, count.launch, count.leaf, gemm.flags) == (64, 1, True, "K", {})
-    assert reach == 2 and gemm.looped == {"load", "math"}
+    assert reach == 2
     kda = plan(expand_file(SPECIFICATION / "kda.cake"))
     assert [(c.granule, c.ragged, c.launch) for c in kda.counts] == [(64, True, False)]  # left >= C needs the remainder
     rows = plan(expand_file(EXAMPLES / "rmsnorm.cake"))
