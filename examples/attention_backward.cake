@@ -14,7 +14,7 @@ const CAUSAL: {False, True} = True
 # delta and the log sums, block by block, so that one copy brings both. Rows past a sequence's end, and rows that see no key, get a
 # log sum that makes their weights zero.
 kernel prepare(o: bf16[TQ, H, D], do: bf16[TQ, H, D], lse: f32[H, TQ], cu_q: i32[B + 1], max_q: i32,
-               out stats: f32[H, TQ // BM + B, 2, BM], out dq_sum: f32[H, TQ // BM + B, 2, 64 * QW]) for sm_90a:
+               out stats: f32[H, TQ // BM + B, 2, BM], out dq_sum: f32[H, TQ // BM + B, 2, QW // 4, 256]) for sm_90a:
     assume increasing(cu_q), cu_q[0] == 0, cu_q[B] == TQ
 
     tiles once:
@@ -41,13 +41,13 @@ kernel prepare(o: bf16[TQ, H, D], do: bf16[TQ, H, D], lse: f32[H, TQ], cu_q: i32
                 tma.load(s.do, do[t.q0 + t.m0 : t.q0 + t.m0 + BM, t.h, :])
 
     do row as w:
-        zero: f32[1, 512] spread(4)
+        zero: f32[2, 256] spread(4)
         for t in tiles:
             block = t.q0 // BM + t.b + t.m
             zero = 0.0
-            for i in unroll(D // 32):               # 16 D of the 2 x 64 QW elements
-                part = (w * (D // 32) + i) * 512
-                store(dq_sum[t.h, block, part // (64 * QW), part % (64 * QW) + cols(zero)], zero)
+            for i in unroll(D // 32):               # 16 D of the D BM elements
+                row = (w * (D // 32) + i) * 2
+                store(dq_sum[t.h, block, row // (QW // 4), row % (QW // 4) + rows(zero), cols(zero)], zero)
             s = xs.wait()
             delta = sum(f32(ldmatrix(s.o[16 * w : 16 * w + 16])) * f32(ldmatrix(s.do[16 * w : 16 * w + 16])), axis=1)
             xs.release()
@@ -63,7 +63,7 @@ kernel prepare(o: bf16[TQ, H, D], do: bf16[TQ, H, D], lse: f32[H, TQ], cu_q: i32
 # bulk reductions add that in global memory. Two halves of `ds` take turns, so that one barrier a block is enough.
 kernel backward(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, HK, D], do: bf16[TQ, H, D],
                 stats: f32[H, TQ // BM + B, 2, BM], cu_q: i32[B + 1], cu_k: i32[B + 1], max_k: i32, scale_log2: f32,
-                inout dq_sum: f32[H, TQ // BM + B, 2, 64 * QW], out dk: bf16[TK, HK, D],
+                inout dq_sum: f32[H, TQ // BM + B, 2, QW // 4, 256], out dk: bf16[TK, HK, D],
                 out dv: bf16[TK, HK, D]) for sm_90a:
     const STAGES: {1, 2} = 2
     const HG: {1, 4, 16} = 16                       # heads walked together: 1 for L2 reuse, many for balance
@@ -172,7 +172,7 @@ kernel backward(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, HK, D], do: b
                     wgmma.wait(dq)
                     with dqs.fill() as o:
                         store(o.dq[lin(dq)], dq)
-                    tma.reduce(dq_sum[h, t.q0 // BM + t.b + i, w, :], o.dq, add)
+                    tma.reduce(dq_sum[h, t.q0 // BM + t.b + i, w, :, :], o.dq, add)
                     if not EARLY:
                         wgmma.wait(dk_acc)
                         qs.release()
@@ -193,7 +193,7 @@ kernel backward(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, HK, D], do: b
             kvs.release()
 
 # dQ in bf16, turned round on the way.
-kernel finish(dq_sum: f32[H, TQ // BM + B, 2, 64 * QW], cu_q: i32[B + 1], max_q: i32, scale_log2: f32,
+kernel finish(dq_sum: f32[H, TQ // BM + B, 2, QW // 4, 256], cu_q: i32[B + 1], max_q: i32, scale_log2: f32,
               out dq: bf16[TQ, H, D]) for sm_90a:
     assume increasing(cu_q), cu_q[0] == 0, cu_q[B] == TQ
 
@@ -206,15 +206,27 @@ kernel finish(dq_sum: f32[H, TQ // BM + B, 2, 64 * QW], cu_q: i32[B + 1], max_q:
         m0 = m * BM
         where m0 < nq
 
+    role load: warps 1
     role part[2]: warps 4
 
+    pipeline xs[1] load -> part:
+        dq: f32[2, 64 * QW]
+
     smem turned: bf16[2, QW, 64] swizzle(128)
+
+    do load:
+        for t in tiles:
+            with xs.fill() as s:
+                for u in unroll(2):
+                    tma.load(s.dq[u], dq_sum[t.h, t.q0 // BM + t.b + t.m, u, :, :])
 
     do part as w:
         a: f32[64, QW] frag
         v: bf16[QW, 64] spread(8)
         for t in tiles:
-            a = load(dq_sum[t.h, t.q0 // BM + t.b + t.m, w, lin(a)])
+            s = xs.wait()
+            a = load(s.dq[w, lin(a)])
+            xs.release()
             stmatrix(turned[w].T, bf16(a * (scale_log2 * 0.6931471805599453)))
             sync()
             v = load(turned[w, rows(v), cols(v)])
@@ -226,7 +238,7 @@ sequence attention_backward(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, H
                             max_k: i32, scale_log2: f32, out dq: bf16[TQ, H, D], out dk: bf16[TK, HK, D],
                             out dv: bf16[TK, HK, D]):
     temp stats: f32[H, TQ // BM + B, 2, BM]
-    temp dq_sum: f32[H, TQ // BM + B, 2, 64 * QW]
+    temp dq_sum: f32[H, TQ // BM + B, 2, QW // 4, 256]
     temp tile_counter: i32[1] zero
     prepare(o, do, lse, cu_q, max_q, stats, dq_sum)
     backward(q, k, v, do, stats, cu_q, cu_k, max_k, scale_log2, dq_sum, dk, dv, tile_counter)

@@ -111,7 +111,7 @@ def reference_prepare(arguments: dict[str, Any], dims: dict[str, int], constants
     heads, blocks = stats[0].shape[:2]
     return {
         "stats": np.stack(stats, axis=2),
-        "dq_sum": np.zeros((heads, blocks, 2, constants["BM"] * constants["D"] // 2)),
+        "dq_sum": np.zeros((heads, blocks, 2, constants["BM"] * constants["D"] // 512, 256)),
     }
 
 
@@ -173,7 +173,7 @@ def _parked(dq: Any, cu_q: Any, constants: dict[str, Any]) -> Any:
     else:
         parts = blocks.reshape(*blocks.shape[:2], 2, bm // 2, 64).transpose(0, 1, 2, 4, 3)
     flat = parts.reshape(*parts.shape[:3], -1)
-    return flat[..., _register_order(parts.shape[-1])]
+    return flat[..., _register_order(parts.shape[-1])].reshape(*flat.shape[:-1], -1, 256)
 
 
 def tolerance(name: str) -> float:

@@ -9,7 +9,8 @@ from typing import Any
 from benchmarks.problems.problem import Constants, Problem, Shape, poisoned, random_tensor
 
 
-def _lengths(torch: Any, shape: Shape, generator: Any) -> tuple[list[int], list[int]]:
+def lengths(torch: Any, shape: Shape, generator: Any) -> tuple[list[int], list[int]]:
+    """Of the queries and of the keys of each sequence; at least one of each in all."""
     b, _, _, nq, nk = shape
     if nq >= 0:
         return [nq] * b, [nk] * b
@@ -27,7 +28,7 @@ def _lengths(torch: Any, shape: Shape, generator: Any) -> tuple[list[int], list[
 def _attention_arguments(torch: Any, shape: Shape, generator: Any, constants: Constants) -> list[Any]:
     _, h, hk, _, _ = shape
     d = constants["D"]
-    queries, keys = _lengths(torch, shape, generator)
+    queries, keys = lengths(torch, shape, generator)
     cu_q = torch.tensor([0, *queries]).cumsum(0).int().to(generator.device)
     cu_k = torch.tensor([0, *keys]).cumsum(0).int().to(generator.device)
     tq, tk = sum(queries), sum(keys)

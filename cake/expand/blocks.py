@@ -52,7 +52,18 @@ def _shift(start: Expr, by: int) -> Expr:
 
 
 def copies(ctx: RoleContext, shared: Reference, tensor: Reference, span: Span) -> Iterator[Copy]:
-    """Cut a move between ``shared`` and ``tensor`` into hardware copies."""
+    """Cut a move between ``shared`` and ``tensor`` into hardware copies; a flat buffer takes its box in one."""
+    if _flat(shared, tensor):
+        box, whole = _box(tensor, list(tensor.shape)), _part(tensor, [0] * len(tensor.shape), list(tensor.shape))
+        if max(box) > BOX_LIMIT:
+            ctx.refuse("W707", f"a box has at most 256 elements along an axis, and this one {max(box)}", span)
+        yield Copy(
+            shared=_part(shared, [0], list(shared.shape)),
+            tensor=whole,
+            box=box,
+            bytes=DTYPES[tensor.storage.dtype].bytes * _product(list(box)),
+        )
+        return
     info = ctx.kernel.buffers[shared.storage.name]
     size = DTYPES[info.dtype].bytes
     rows = [sub for sub in shared.subs if isinstance(sub, x.Range)]
@@ -80,6 +91,11 @@ def copies(ctx: RoleContext, shared: Reference, tensor: Reference, span: Span) -
                 box=_box(tensor, sizes),
                 bytes=size * _product(sizes),
             )
+
+
+def _flat(shared: Reference, tensor: Reference) -> bool:
+    """Whether a line of a buffer holds a box of several axes, row after row: boxes without a swizzle are dense (PTX ISA 5.5)."""
+    return len(shared.shape) == 1 < len(_squeeze(tensor.shape)) and isinstance(shared.subs[-1], x.Range)
 
 
 def _product(sizes: list[int]) -> int:
@@ -156,14 +172,15 @@ def check_pair(ctx: RoleContext, shared: Reference, tensor: Reference, span: Spa
         ctx.refuse("T005", f"a block move keeps the type: {tensor.storage.dtype} and {shared.storage.dtype}", span)
     if not tensor.shape or 0 in tensor.shape:
         ctx.refuse("T013", f"slice every axis of `{tensor.storage.name}` with constant extents", span)
-    if _squeeze(shared.shape) != _squeeze(tensor.shape):
+    flat = _flat(shared, tensor) and _product(list(shared.shape)) == _product(list(tensor.shape))
+    if not flat and _squeeze(shared.shape) != _squeeze(tensor.shape):
         ctx.refuse(
             "T006",
             f"the block {list(shared.shape)} of `{shared.storage.name}` and the box {list(tensor.shape)} of "
             f"`{tensor.storage.name}` differ",
             span,
         )
-    if len(shared.shape) != len(tensor.shape):
+    if not flat and len(shared.shape) != len(tensor.shape):
         ctx.refuse(
             "T006",
             "both sides of a block move must keep the same number of axes",
@@ -209,6 +226,8 @@ def _squeeze(shape: tuple[int, ...]) -> list[int]:
 
 def note_dims(ctx: RoleContext, shared: Reference, tensor: Reference, span: Span) -> None:
     """Remember which dim each axis of a buffer is cut from."""
+    if _flat(shared, tensor):
+        return
     for axis, source in zip(shared.axes, tensor.axes, strict=True):
         extent = tensor.storage.extents[source]
         names = {n.name for n in walk(extent) if isinstance(n, Sym)}
@@ -226,6 +245,8 @@ def tma_load(ctx: Context, e: s.Call) -> None:
     if tensor.storage.direction == "out":
         ctx.refuse("O504", f"`{tensor.storage.name}` is an output and is not read", e.span, help="declare it `inout`")
     share = clusters.multicast(ctx, bound["multicast"]) if "multicast" in bound else 1
+    if share > 1 and _flat(shared, tensor):
+        ctx.refuse("W707", "the CTAs of a cluster load shares of a block's rows, and a flat buffer has none", e.span)
     fill = ctx.fill
     if fill is None or shared.handle is not fill.handle:
         ctx.refuse(

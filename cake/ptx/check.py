@@ -355,6 +355,9 @@ class Expected:
             if ref is None:
                 out.append((0, coordinates))
                 continue
+            if not any(steps):
+                out.append((self._start(ref), coordinates))
+                continue
             ranges = [n for n, s in enumerate(ref.subs) if isinstance(s, x.Range)]
             pairs = list(zip(kept, ranges, strict=False))
             if len(kept) != len(ranges):

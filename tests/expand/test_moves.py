@@ -157,6 +157,18 @@ CASES = [
         box("tma.load(s.h, a[t.m : t.m + 1, j * 64 : j * 64 + 64])  # here", pipeline=RING + "\n    h: bf16[64]"),
         ("axes", "scalar"),
     ),
+    Case(
+        "line of another length",
+        "T006",
+        box("tma.load(s.h, a[t.m : t.m + 8, j * 64 : j * 64 + 64])  # here", pipeline=RING + "\n    h: bf16[500]"),
+        ("[500]", "[8, 64]"),
+    ),
+    Case(
+        "line of too many rows",
+        "W707",
+        box("tma.load(s.h, a[t.m : t.m + 512, j * 64 : j * 64 + 64])  # here", pipeline=RING + "\n    h: bf16[32768]"),
+        ("256", "512"),
+    ),
     Case("output loaded", "O504", box("tma.load(s.a, c[t.m * 64 : t.m * 64 + 64, :])  # here"), ("`c`", "inout")),
     Case(
         "multicast of no axis",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cake.ir.dtypes import DTYPES
+from cake.ir.layout import Layout, RegisterMap
 from cake.ir.ops import OPS
 from tests.ops.compare import Bound
 from tests.ops.form import Form, add
@@ -171,6 +172,20 @@ add(
 )
 add(
     Form(
+        "tma.load 3d into a line",
+        kernel(
+            "x: f32[4, 8, 20], out y: f32[2, 256]",
+            "f32[256]",
+            FILL.format(subs="2 * t.i - 1 : 2 * t.i + 1, 2 : 10, 4 : 20"),
+            "s = p.wait()\nv = load(s.a[cols(v)])\np.release()\nstore(y[t.i, cols(v)], v)",
+            declare="v: f32[1, 256] spread(2)",
+        ),
+        lambda rng, kind: {"x": values(rng, kind, "f32", (4, 8, 20))},
+        lambda x: {"y": np.stack([box(x, (2 * t - 1, 2, 4), (2, 8, 16)).reshape(256) for t in range(2)])},
+    )
+)
+add(
+    Form(
         "tma.prefetch",
         kernel(
             "x: bf16[M, 64], out y: bf16[2, 64, 64]",
@@ -282,3 +297,39 @@ for _function, _types in (("add", ("f32", "bf16", "f16", "i32")), ("min", ("bf16
             f"{_dtype} 2d", f"reduce {_function}", _dtype, (120, _cols), f"70 * t.i : 70 * t.i + 64, 0 : {_cols}",
             _cols, "swizzle(128)", _rows(_cols),
         )  # fmt: skip
+
+add(
+    Form(
+        "tma.reduce add from a line",
+        """kernel k(x: f32[64, 64], inout y: f32[3, 20, 256]) for sm_90a:
+    tiles once:
+        i in 2
+    role work: warps 4
+    pipeline q[2] work -> store:
+        o: f32[4096]
+    do work:
+        v: f32[64, 64] frag
+        for t in tiles:
+            v = load(x[rows(v), cols(v)])
+            with q.fill() as s:
+                store(s.o[lin(v)], v)
+            tma.reduce(y[t.i + 1, 8 * t.i : 8 * t.i + 16, :], s.o, add)
+""",
+        lambda rng, kind: {"x": values(rng, kind, "f32", (64, 64)), "y": values(rng, kind, "f32", (3, 20, 256))},
+        lambda x, y: {"y": _lines(x, y)},
+        lambda x, y: {"y": Bound(absolute=2.0**-126, sign=True, reason=OPS["tma.reduce"].reason)},
+    )
+)
+
+
+def _lines(x: Array, y: Array) -> Array:
+    """``x`` as its threads park it, added to 16 lines of ``y`` for each tile; those past the end are clipped."""
+    tile = RegisterMap(64, 64, Layout(kind="frag"), 128)
+    line = np.zeros(4096, x.dtype)
+    for thread in range(128):
+        for register in range(tile.count):
+            line[tile.lin(thread, register)] = x[tile.element(thread, register)]
+    for t in range(2):
+        starts = (t + 1, 8 * t, 0)
+        y = put(y, starts, _combine(box(y, starts, (1, 16, 256)), line.reshape(1, 16, 256), "add", "f32"))
+    return y

@@ -52,7 +52,7 @@ def _boxes(role: RoleContext, node: x.Op, tensor: x.Ref, shared: x.Ref | None) -
         if view is not None:
             moved = {n: steps[n] * tensor_map.box[n] for n in kept}
             address = view.base
-            offset = _offset(role, view, sizes, kept, moved)
+            offset = _offset(role, view, sizes, kept, moved if any(steps) else {})
             address += f" + {offset}" if offset else ""
         out.append((address, coordinates[::-1]))
     return out
@@ -61,9 +61,11 @@ def _boxes(role: RoleContext, node: x.Op, tensor: x.Ref, shared: x.Ref | None) -
 def _offset(role: RoleContext, view: SharedView, sizes: list[int], kept: list[int], moved: dict[int, int]) -> str:
     """Byte offset in the view of a box moved along the kept axes of the tensor."""
     ranges = [s for s in view.ref.subs if isinstance(s, x.Range)]
-    wide = [n for n in kept if sizes[n] > 1 or moved[n]]
+    wide = [n for n in kept if sizes[n] > 1 or moved.get(n)]
     shared_wide = [n for n, s in enumerate(view.ref.subs) if isinstance(s, x.Range) and s.size > 1]
-    if len(kept) == len(ranges):
+    if not moved:
+        axes = {}
+    elif len(kept) == len(ranges):
         axes = dict(zip(kept, [n for n, s in enumerate(view.ref.subs) if isinstance(s, x.Range)], strict=True))
     elif len(wide) == len(shared_wide):
         axes = dict(zip(wide, shared_wide, strict=True))
