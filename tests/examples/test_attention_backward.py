@@ -22,11 +22,8 @@ SOURCE = EXAMPLES / "attention_backward.cake"
 BF16 = numpy_dtype("bf16")
 
 LENGTHS: dict[str, tuple[list[int], list[int]]] = {
-    "empty ones": ([0, 1, 130, 0, 65], [3, 0, 200, 0, 1]),
-    "single tokens": ([1, 1, 1], [1, 1, 1]),
-    "more queries than keys": ([200, 3], [70, 1]),
-    "whole tiles": ([128, 256], [128, 256]),
-    "one query each": ([1, 1], [321, 64]),
+    "empty ones, single tokens, more queries than keys": ([0, 1, 130, 0, 200, 1, 3], [3, 0, 200, 0, 70, 1, 1]),
+    "whole tiles, one query": ([128, 256, 1, 65], [128, 256, 321, 1]),
 }
 
 
@@ -64,11 +61,10 @@ def test_lengths(d: int, lengths: tuple[list[int], list[int]], causal: bool) -> 
     check(*gradients({"D": d, "CAUSAL": causal}, lengths, (2, 1)))
 
 
-@pytest.mark.parametrize("heads", [(1, 1), (4, 4), (6, 2), (5, 1)], ids=str)
-def test_grouped_heads(heads: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("heads", "seed"), [((1, 1), 0), ((4, 4), 1), ((6, 2), 2), ((5, 1), 3)], ids=str)
+def test_grouped_heads(heads: tuple[int, int], seed: int) -> None:
     """An odd number of blocks a head: the halves of the buffer between the warpgroups go on alternating from head to head."""
-    for seed in range(3):
-        check(*gradients({"D": 64, "BM": 64, "CAUSAL": False}, ([130, 0, 3], [70, 2, 90]), heads, seed))
+    check(*gradients({"D": 64, "BM": 64, "CAUSAL": False}, ([130, 0, 3], [70, 2, 90]), heads, seed))
 
 
 @pytest.mark.parametrize("constants", [{"EARLY": True, "HG": 1}, {"D": 64, "BM": 64, "STAGES": 1}], ids=str)
@@ -78,7 +74,7 @@ def test_points(constants: dict[str, Any]) -> None:
 
 def test_one_tile_of_keys_gives_the_same_bits() -> None:
     """Sums of dQ then have one addend."""
-    runs = [gradients({"CAUSAL": True}, ([100, 70], [120, 128]), (2, 2), seed)[0] for seed in range(3)]
+    runs = [gradients({"CAUSAL": True}, ([100, 3], [120, 128]), (2, 2), seed)[0] for seed in range(2)]
     for name in ("dq", "dk", "dv"):
         assert len({r[name].tobytes() for r in runs}) == 1
 
