@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.problems.attention import ATTENTION
+from benchmarks.problems.attention_backward import ATTENTION_BACKWARD
 from benchmarks.problems.gemm import BATCHED_GEMM, GEMM, GEMM_BIAS_GELU, GEMM_CLUSTER, GEMM_PINGPONG, GEMM_STREAMK
 from benchmarks.problems.kmeans import ASSIGN, HALF_NORMS, STEP, UPDATE
 from benchmarks.problems.knn import KNN, KNN_FEW
@@ -31,5 +32,6 @@ PROBLEMS = {
         RMSNORM,
         LAYERNORM,
         ATTENTION,
+        ATTENTION_BACKWARD,
     )
 }

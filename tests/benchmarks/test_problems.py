@@ -69,3 +69,20 @@ def test_iterations(pattern: int) -> None:
     assert right("kmeans_update", update)
     update[4] = moved + 1
     assert not right("kmeans_update", update)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients(causal: bool) -> None:
+    """What torch differentiates, of a dense batch with two query heads a key head; one element that is off is seen."""
+    constants = {"D": 64, "CAUSAL": causal}
+    generator = torch.Generator()
+    generator.manual_seed(1)
+    problem = PROBLEMS["attention_backward"]
+    t = problem.arguments(torch, (2, 2, 1, 33, 33), generator, constants)
+    q, k, v, do = (t[i].double().view(2, 33, -1, 64).transpose(1, 2).requires_grad_() for i in (0, 1, 2, 4))
+    y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+    for i, gradient in zip(problem.outputs(constants), torch.autograd.grad(y, (q, k, v), do), strict=True):
+        t[i][:] = gradient.transpose(1, 2).reshape(t[i].shape).to(t[i].dtype)
+    assert within_bounds(torch, problem, t, constants)["worst"] <= 1
+    t[12][7, 0, 3] += 0.3
+    assert within_bounds(torch, problem, t, constants)["worst"] > 1
