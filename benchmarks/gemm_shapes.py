@@ -3,14 +3,16 @@
     python benchmarks/gemm_shapes.py build DIRECTORY            anywhere: builds the candidates, a directory each
     python benchmarks/gemm_shapes.py run DIRECTORY --out OUT    on a GPU: writes OUT/gemm-shapes.json
 
-Candidates are points of gemm_cluster.cake (cooperative), gemm_pingpong.cake (with and without split-K) and gemm_streamk.cake. For
-each shape every candidate is checked against float64 and timed from a cold L2; the best few are paired with cuBLAS and the one with
-the best ratio is measured by the protocol (pairs that alternate, outputs exchanged half-way, noise floor).
+Candidates are points of gemm_cluster.cake (cooperative), gemm_pingpong.cake, gemm_split.cake (K divided within a cluster) and
+gemm_streamk.cake: for each shape those that a count of waves and slabs ranks first. All of them are checked against float64 and
+timed from a cold L2; the best few are paired with cuBLAS and the one with the best ratio is measured by the protocol (pairs that
+alternate, outputs exchanged half-way, noise floor).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import sys
 from dataclasses import asdict
@@ -29,14 +31,6 @@ from cake.evaluate.record import environment, write_json
 from cake.runtime import load
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-CANDIDATES: tuple[tuple[str, Constants], ...] = (
-    ("gemm_cluster", {"BN": 256, "STAGES": 4, "GROUP": 8, "CLUSTER": 1, "OUT": 2}),
-    ("gemm_cluster", {"BN": 128, "STAGES": 6, "GROUP": 8, "CLUSTER": 1, "OUT": 2}),
-    ("gemm_pingpong", {"BM": 128, "BN": 192, "STAGES": 4, "GROUP": 8, "SPLIT": 1}),
-    *(("gemm_pingpong", {"BM": 128, "BN": 128, "STAGES": 6, "GROUP": 8, "SPLIT": n}) for n in (1, 2, 4, 8)),
-    *(("gemm_pingpong", {"BM": 64, "BN": 128, "STAGES": 6, "GROUP": 8, "SPLIT": n}) for n in (1, 2, 4, 8)),
-    *(("gemm_streamk", {"BN": n, "STAGES": s}) for n, s in ((64, 8), (128, 6), (192, 4), (256, 4))),
-)
 SHAPES: tuple[Shape, ...] = (
     (128, 128, 16384),
     (256, 256, 8192),
@@ -61,6 +55,96 @@ SHAPES: tuple[Shape, ...] = (
 )
 """M, N, K."""
 ROUNDS, FINALISTS, FINAL_PAIRS = 7, 3, 10
+SMS = 132
+SHARED = 232448 - 2048
+"""Bytes of shared memory that a CTA has for its stages."""
+Candidate = tuple[str, Constants]
+
+
+def _cdiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _slab(warpgroups: int, columns: int) -> float:
+    """Cycles of a slab of 64: products (2048 multiplications a cycle), or its bytes (78 a cycle and SM, as measured)."""
+    return max(warpgroups * 2.0 * columns, 128 * (64 * warpgroups + columns) / 78)
+
+
+def _stages(room: int, slab: int) -> int:
+    return max((n for n in (3, 4, 5, 6, 8, 12) if n * slab <= room), default=0)
+
+
+def _leaves(columns: int) -> tuple[int, int]:
+    """Columns that leave together, and slots for them: whole rows without a swizzle where they collide in pairs only."""
+    if columns % 32:
+        return columns, 1
+    return (64, 2) if columns % 64 == 0 else (32, 4)
+
+
+Ranked = list[tuple[float, Candidate]]
+"""Candidates with the cycles that the count expects, best first."""
+
+
+def cooperative(shape: Shape) -> Ranked:
+    """Points of gemm_cluster: the sizes of tiles that divide best among the SMs come first."""
+    m, n, k = shape
+    found = []
+    for math, bn, cluster in itertools.product((1, 2, 3), range(32, 257, 16), (1, 2)):
+        if (math == 3 and bn > 192) or (math > 1 and cluster > 1):
+            continue
+        waves = _cdiv(_cdiv(_cdiv(m, 64 * math), cluster) * cluster * _cdiv(n, bn), SMS)
+        chunk, out = _leaves(bn)
+        stages = _stages(SHARED - out * 128 * math * chunk, 128 * (64 * math + bn))
+        if stages:
+            point: Constants = {
+                "MATH": math,
+                "BN": bn,
+                "CHUNK": chunk,
+                "STAGES": stages,
+                "GROUP": 8,
+                "CLUSTER": cluster,
+            }
+            cycles = waves * _cdiv(k, 64) * _slab(math, bn) + 3.2 * math * bn + 300 * cluster
+            found.append((cycles, ("gemm_cluster", {**point, "OUT": out})))
+    return sorted(found, key=lambda f: f[0])
+
+
+RESIDENT = {2: 66, 4: 30, 8: 15}
+"""Clusters of so many CTAs that an H200 runs at once (``cuOccupancyMaxActiveClusters``): those of 4 and 8 do not fill its GPCs."""
+
+
+def divided(shape: Shape) -> Ranked:
+    """Points of gemm_split that finish in one wave. Adding up takes some 5000 cycles."""
+    m, n, k = shape
+    found = []
+    for math, bn, split in itertools.product((1, 2), (32, 64, 96, 128, 160, 192), RESIDENT):
+        stages = _stages(SHARED - 64 * math * (bn + 8) * 4, 128 * (64 * math + bn))
+        if stages and _cdiv(m, 64 * math) * _cdiv(n, bn) <= RESIDENT[split]:
+            point: Constants = {"MATH": math, "BN": bn, "STAGES": stages, "GROUP": 4, "SPLIT": split}
+            cycles = _cdiv(_cdiv(k, 64), split) * _slab(math, bn) + 5000
+            found.append((cycles, ("gemm_split", point)))
+    return sorted(found, key=lambda f: f[0])
+
+
+def alternating(shape: Shape) -> Ranked:
+    """Points of gemm_pingpong: an epilogue runs under the products of the next tile."""
+    m, n, k = shape
+    found = []
+    for bn in (128, 144, 160, 176, 192):
+        waves = _cdiv(_cdiv(m, 128) * _cdiv(n, bn), SMS)
+        chunk = 16 if bn % 32 else 32
+        stages = min(6, _stages(SHARED - 4 * 128 * 2 * chunk, 128 * (128 + bn)))
+        point: Constants = {"BM": 128, "BN": bn, "CHUNK": chunk, "STAGES": stages, "GROUP": 8, "SPLIT": 1}
+        found.append((waves * _cdiv(k, 64) * _slab(2, bn) + 6.4 * bn, ("gemm_pingpong", point)))
+    return sorted(found, key=lambda f: f[0])
+
+
+def candidates(shape: Shape) -> list[Candidate]:
+    """What is tried for a shape."""
+    ranked = sorted(cooperative(shape) + divided(shape)[:6], key=lambda f: f[0])
+    chosen = [c for cycles, c in ranked[:9] if cycles < 1.25 * ranked[0][0]]
+    even: list[Constants] = [{"BN": 128, "STAGES": 6}, {"BN": 256, "STAGES": 4}]
+    return chosen + [c for _, c in alternating(shape)[:2]] + [("gemm_streamk", c) for c in even]
 
 
 def label(stem: str, constants: Constants) -> str:
@@ -74,8 +158,8 @@ def build(directory: Path) -> None:
     from cake.codegen.build import write
     from cake.compiler import expand_file
 
-    for stem, constants in CANDIDATES:
-        name = label(stem, constants)
+    every = {label(*c): c for shape in SHAPES for c in candidates(shape)}
+    for name, (stem, constants) in every.items():
         try:
             artifact = compile_kernel(expand_file(EXAMPLES / f"{stem}.cake", constants=constants))
         except CakeError as e:
@@ -117,7 +201,7 @@ def scratch(torch: Any, name: str, constants: Constants, operands: list[Any]) ->
         tiles = -(-m // constants["BM"]) * -(-n // constants["BN"]) * -(-k // constants["BK"])
         units = min(torch.cuda.get_device_properties(device).multi_processor_count, tiles)
         shape, flags = (units, 2, 64 * constants["BN"]), (units, 2)
-    elif constants.get("SPLIT", 1) > 1:
+    elif name == "gemm_pingpong" and constants["SPLIT"] > 1:
         flags = (-(-m // constants["BM"]), -(-n // constants["BN"]))
         shape = (*flags, constants["BM"] * constants["BN"])
     else:
@@ -140,7 +224,8 @@ def measure(torch: Any, built: dict[str, Any], shape: Shape, flush: Any) -> dict
 
     result: dict[str, Any] = {"shape": shape, "candidates": {}}
     right: list[tuple[float, str, Ours]] = []
-    for name, kernel in built.items():
+    for name in (label(*c) for c in candidates(shape)):
+        kernel = built[name]
         ours = Ours(torch, kernel, kernel.artifact.kernel.constants, operands)
         ours.outputs[0].fill_(float("nan"))
         ours()

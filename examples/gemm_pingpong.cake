@@ -11,12 +11,14 @@ kernel gemm_pingpong(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N],
                      inout part: f32[cdiv(M, BM), cdiv(N, BN), BM * BN] if SPLIT > 1,
                      inout flags: i32[cdiv(M, BM), cdiv(N, BN)] if SPLIT > 1) for sm_90a:
     const BM: {64, 128} = 128
-    const BN: {128, 192, 256} = 128
+    const BN: {128, 144, 160, 176, 192, 256} = 128
     const BK = 64
+    const CHUNK: {16, 32} = 32                      # columns that leave together
     const STAGES: {3, 4, 5, 6} = 5
     const GROUP: {1, 4, 8, 16} = 8
     const SPLIT: {1, 2, 4, 8} = 1
 
+    where BN % CHUNK == 0
     where BM * BN <= 128 * 192                      # the accumulators fit one warpgroup
     where K % 8 == 0, N % 8 == 0
 
@@ -38,7 +40,7 @@ kernel gemm_pingpong(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N],
         a: bf16[BM, BK] swizzle(128)
         b: bf16[BN, BK] swizzle(128)
     pipeline cs[2] math -> store:
-        c: bf16[BM, 32] swizzle(64)
+        c: bf16[BM, CHUNK] swizzle(2 * CHUNK)
 
     turn product: math
 
@@ -73,8 +75,8 @@ kernel gemm_pingpong(a: bf16[M, K], b: bf16[N, K], out c: bf16[M, N],
                 sync()
                 signal(flags[t.m, t.n], (t.z + 1) % SPLIT)
             if t.z == SPLIT - 1:
-                for i in unroll(BN // 32):
-                    c0 = t.n0 + 32 * i
+                for i in unroll(BN // CHUNK):
+                    c0 = t.n0 + CHUNK * i
                     with cs.fill() as o:
-                        stmatrix(o.c, bf16(acc[:, 32 * i : 32 * i + 32]))
-                    tma.store(c[t.m0 : t.m0 + BM, c0 : c0 + 32], o.c)
+                        stmatrix(o.c, bf16(acc[:, CHUNK * i : CHUNK * i + CHUNK]))
+                    tma.store(c[t.m0 : t.m0 + BM, c0 : c0 + CHUNK], o.c)

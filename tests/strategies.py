@@ -154,6 +154,7 @@ pipelines = _line(
     producers=_tuple(names, 1, 3),
     consumers=_tuple(names, 1, 3),
     one=st.booleans(),
+    across=st.none() | names,
     fields=_tuple(_line(s.Field, **buffers), high=2),
 )
 smems = _line(s.Smem, **buffers)

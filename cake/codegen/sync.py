@@ -61,6 +61,8 @@ def _arrive(role: RoleContext, node: x.Arrive) -> None:
     if node.peers is not None:
         if node.form != "arrive":
             raise unsupported("Announcing bytes on another CTA's barrier.", "announce on the own barrier", node.span)
+        if order == "_cluster":  # one fence for all: a release of its own is a barrier of memory each time
+            role.line("fence_cluster();")
         for rank in node.peers:
             role.line(f"barrier_arrive_peer{order}({address}, {rank}, {node.weight});")
     elif node.form == "arrive":

@@ -1,9 +1,13 @@
-"""Clusters: CTAs that are neighbours along one axis of the tiles, and boxes that they load for one another.
+"""Clusters: CTAs that are neighbours along one axis of the tiles, boxes that they load for one another, and stages that
+they fill together.
 
 Each CTA of a cluster loads its share of a multicast box and sends it to all, itself included, at the same offsets (PTX
 ISA, cp.async.bulk.tensor, ``.multicast::cluster``). So each announces every byte that lands in itself, a stage is free
 for a CTA's next load only when the consumers of all CTAs have released it, and no CTA may start before the others'
-barriers exist or leave while they may still signal it (docs/verification.md, H10, H14, H22, H26)."""
+barriers exist or leave while they may still signal it (docs/verification.md, H10, H14, H22, H26).
+
+A pipeline ``across`` the axis has stages in every CTA. Each fills its own by ordinary stores, and tells all; so a stage
+that is full is full in all of them, and what others put into theirs can be read (``field.of(p)``)."""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from cake.expand import uniform
 from cake.expand.context import KernelContext, RingInfo, RoleContext, TilesInfo
 from cake.expand.prune import flatten
 from cake.expand.values import Reference
+from cake.facts import show
 from cake.ir import expanded as x
 from cake.ir import surface as s
 from cake.ir.dtypes import DTYPES
@@ -125,19 +130,73 @@ def _part(ref: Reference, start: Expr, size: int) -> Reference:
     return replace(ref, subs=tuple(subs))
 
 
+# ---- stages that CTAs fill together ---------------------------------------------------------------------------------
+
+
+def together(ctx: KernelContext, p: s.Pipeline) -> bool:
+    """Whether ``across(axis)`` makes the CTAs of a cluster share a pipeline: not along an axis without clusters."""
+    tiles = ctx.tiles
+    if tiles is None or p.across not in tiles.extents:
+        known = ", ".join(tiles.extents) if tiles is not None else "none"
+        ctx.refuse("T003", "`across` names an axis of `tiles`", p.span, help=f"one of {known}")
+    if p.one or p.consumers == ("store",):
+        ctx.refuse(
+            "T015",
+            "a stage that CTAs fill together goes to all instances of its consumers, and not to the store engine",
+            p.span,
+            help="leave `across` out, or `one`",
+        )
+    return p.across == tiles.clustered
+
+
+def peer(ctx: RoleContext, ref: Reference, e: s.Call) -> Reference:
+    """``field.of(p)``: the same field of a held stage in CTA p of the cluster, counted along its axis."""
+    from cake.expand import expressions as ex
+    from cake.expand.functions import arguments
+
+    bound = arguments(ctx, e, ("p",))
+    ring = ctx.kernel.rings[ref.handle.ring] if ref.handle is not None else None
+    at = ex.int_expr(ctx, bound["p"], "as the number of a CTA")
+    declared = next((p for p in ctx.kernel.kernel.pipelines if ring is not None and p.name == ring.name), None)
+    if ring is None or declared is None or declared.across is None or ref.handle is None or ref.handle.role != "wait":
+        ctx.refuse(
+            "T014",
+            f"`{ref.storage.name}` is not seen by other CTAs",
+            e.span,
+            help="fields of a held stage are, of a pipeline that is declared `across(axis)`",
+        )
+    size = ctx.kernel.tiles.cluster if ring.across and ctx.kernel.tiles is not None else 1
+    for claim in (
+        Apply(op="<=", args=(integer(0), at), dtype="bool"),
+        Apply(op="<", args=(at, integer(size)), dtype="bool"),
+    ):
+        if ctx.facts.prove(claim) is not True:
+            ctx.refuse(
+                "O503",
+                f"CTA {show(at)} may not be among the {size} of the cluster",
+                e.span,
+                facts=ctx.facts.explain(claim),
+            )
+    return replace(ref, peer=at) if ring.across else ref
+
+
+def readers(ctx: KernelContext, ring: RingInfo) -> tuple[int, ...] | None:
+    """The ranks that take part in a CTA's stages as it fills them, which are told; None if only the CTA itself does."""
+    return tuple(range(ctx.tiles.cluster)) if ring.across and ctx.tiles is not None else None
+
+
 def writers(ctx: KernelContext, ring: RingInfo) -> tuple[int, ...] | None:
-    """The ranks that write into a CTA's stages, to which releases go; None if only the CTA itself does."""
-    if not ring.multicast or ctx.tiles is None:
-        return None
-    return tuple(range(ctx.tiles.cluster))
+    """The ranks that a release concerns: those that write into the CTA's stages, or that wait for it to have read theirs; None
+    if only the CTA itself does."""
+    return tuple(range(ctx.tiles.cluster)) if (ring.multicast or ring.across) and ctx.tiles is not None else None
 
 
 # ---- the whole kernel -----------------------------------------------------------------------------------------------
 
 
 def signals(ctx: KernelContext) -> bool:
-    """Whether CTAs of a cluster write into one another."""
-    return any(r.multicast for r in ctx.rings.values())
+    """Whether CTAs of a cluster use one another's barriers."""
+    return any(r.multicast or r.across for r in ctx.rings.values())
 
 
 def entry(ctx: KernelContext, statements: tuple[x.Stmt, ...]) -> tuple[x.Stmt, ...]:
@@ -156,28 +215,30 @@ def named(ctx: KernelContext, barriers: list[x.NamedBarrier]) -> list[x.NamedBar
 
 def finish(ctx: KernelContext, roles: list[x.Role]) -> list[x.Role]:
     """Check that the CTAs of a cluster do alike, and let none of them leave before the others are done with it: roles
-    that signal peers meet at the end. Others may leave at any time, as the barrier does not wait for threads that have
-    (PTX ISA, barrier.cluster), and what they sent has arrived when its consumers have waited for it."""
+    that signal peers meet at the end. That is an order of execution and carries no data, hence relaxed: what was read of
+    peers was released before. Others may leave at any time, as the barrier does not wait for threads that have (PTX ISA,
+    barrier.cluster), and what they sent has arrived when its consumers have waited for it."""
     if ctx.tiles is None or ctx.tiles.cluster == 1:
         return roles
     uniform.check(ctx, roles)
     if not signals(ctx):
         return roles
     wide = {f"{r.name}.empty" for r in ctx.rings.values() if r.multicast & r.generic}
+    wide |= {f"{r.name}.{end}" for r in ctx.rings.values() if r.across for end in ("full", "empty")}
     out = []
     for role in roles:
         body = tuple(_each(n, lambda n: _widen(n, wide)) for n in role.body) if wide else role.body
         if any(isinstance(n, x.Arrive) and n.peers is not None for n in flatten(body)):
-            end = x.Cluster(reason="cluster end", span=role.span)
+            end = x.Cluster(sem="relaxed", reason="cluster end", span=role.span)
             body = (*body[:-1], end, body[-1])
         out.append(role.model_copy(update={"body": body}))
     return out
 
 
 def _widen(node: x.Stmt, barriers: set[str]) -> x.Stmt:
-    """Releases after ordinary reads carry more than permission to a peer: they and the acquire take the cluster's scope
-    (F304). Reads by wgmma are complete when they are released, so CTA scope, which costs no memory barrier, is enough
-    for them (axiom A5)."""
+    """Arrivals that tell of ordinary stores, and releases after ordinary reads, carry more than permission to a peer: they and
+    the waits take the cluster's scope (F304). Reads by wgmma are complete when they are released, so CTA scope, which
+    costs no memory barrier, is enough for them (axiom A5)."""
     if isinstance(node, x.Wait | x.Arrive) and node.barrier in barriers:
         return node.model_copy(update={"scope": "cluster"})
     return node

@@ -45,7 +45,8 @@ class RingInfo:
     proxy refills the stage before the producer is expanded). ``multicast``: the buffers of which peers of the cluster write a part,
     so that releases go to all of them (from the same scan); ``generic``: those that some consumer reads with ordinary loads.
     ``longer``: slots of the fields that linger, each number once; such fields are reached through cursors of their own.
-    ``derived``: not written by the author. ``one``: each stage goes to one instance of the consumer."""
+    ``derived``: not written by the author. ``one``: each stage goes to one instance of the consumer. ``across``: the CTAs of a
+    cluster fill and give back their stages together, and read one another's."""
 
     name: str
     stages: int
@@ -59,6 +60,7 @@ class RingInfo:
     longer: tuple[int, ...] = ()
     derived: bool = False
     one: bool = False
+    across: bool = False
     span: Span | None = None
 
     @property

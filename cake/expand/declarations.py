@@ -352,11 +352,12 @@ def _pipeline(ctx: KernelContext, p: s.Pipeline) -> None:
     if set(p.producers) & set(p.consumers):
         ctx.refuse("T099", "rings whose producer is their consumer are part of the language but not built yet", p.span)
     stages = ex.constant_int(ctx, p.stages, "the number of stages")
+    across = p.across is not None and clusters.together(ctx, p)
     store = p.consumers == ("store",)
     if store and len(p.producers) > 1:
         ctx.refuse("T015", "a store ring belongs to the instances of one role", p.span)
     instances = ctx.roles[p.producers[0]].instances if store else 1
-    ring = RingInfo(p.name, stages, p.producers, p.consumers, {}, one=p.one, span=p.span)
+    ring = RingInfo(p.name, stages, p.producers, p.consumers, {}, one=p.one, across=across, span=p.span)
     for f in p.fields:
         if not present(ctx, f.guard):
             continue
@@ -391,9 +392,9 @@ def buffer(
     for a in attrs:
         match a.name:
             case "swizzle":
-                info.swizzle = ex.constant_int(ctx, a.args[0], "the swizzle") if len(a.args) == 1 else 0
-                if info.swizzle not in (32, 64, 128):
-                    ctx.refuse("W708", "swizzles are 32, 64 and 128 bytes", a.span)
+                info.swizzle = ex.constant_int(ctx, a.args[0], "the swizzle", low=0) if len(a.args) == 1 else -1
+                if info.swizzle not in (0, 32, 64, 128):
+                    ctx.refuse("W708", "swizzles are 32, 64 and 128 bytes, and 0 for none", a.span)
             case "pad":
                 if len(a.args) != 1:
                     ctx.refuse("T015", "write `pad(n)` with the elements to add to each row", a.span)

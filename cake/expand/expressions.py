@@ -17,6 +17,7 @@ from cake.expand.values import (
     Handle,
     Method,
     Namespace,
+    Of,
     Poison,
     Record,
     Reference,
@@ -138,6 +139,8 @@ def attribute(ctx: Context, e: s.Attribute) -> Value:
                 cursor = field_cursor(base.slot.cursor, ring, info.slots)
                 return replace(view, slot=x.Slot(cursor=cursor, back=base.slot.back))
             return view
+        case Reference() if e.name == "of":
+            return Of(base)
         case Storage() | Reference() if e.name == "T":
             return (whole(base) if isinstance(base, Storage) else base).transpose()
         case Tile() | TileVar() if e.name == "T":

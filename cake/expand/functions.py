@@ -12,7 +12,7 @@ from math import isfinite
 
 from cake.expand import expressions as ex
 from cake.expand.context import KernelContext, RoleContext
-from cake.expand.values import Function, Method, Namespace, Scalar, Tile, TileVar, TrackerMethod, Value, describe
+from cake.expand.values import Function, Method, Namespace, Of, Scalar, Tile, TileVar, TrackerMethod, Value, describe
 from cake.ir import surface as s
 from cake.ir.dtypes import DTYPES, DTypeName
 from cake.ir.expr import Apply, Axis, Const
@@ -83,6 +83,10 @@ def invoke(ctx: Context, e: s.Call) -> Value | None:
             from cake.expand import trackers
 
             return trackers.method(ctx, callee, e)
+        if isinstance(callee, Of) and isinstance(ctx, RoleContext):
+            from cake.expand.clusters import peer
+
+            return peer(ctx, callee.reference, e)
         ctx.refuse("T004", f"{describe(callee)} cannot be called", e.func.span)
     if name in DTYPES:
         return cast(ctx, e, DTYPES[name].name)

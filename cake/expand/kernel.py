@@ -212,8 +212,9 @@ def order_by_use(ctx: KernelContext) -> None:
 def is_solo(ctx: KernelContext, role: str) -> bool:
     """True if the role has only single-thread operations, so that one elected thread runs its whole program. One that signals peers
     of its cluster meets them at the end with whole warps (``barrier.cluster`` with ``.aligned``), so it is not."""
-    if any(ring.multicast and role in ring.consumers for ring in ctx.rings.values()):
-        return False
+    for ring in ctx.rings.values():
+        if (ring.multicast and role in ring.consumers) or (ring.across and role in ring.producers + ring.consumers):
+            return False
     for do in ctx.kernel.dos:
         if do.role != role:
             continue

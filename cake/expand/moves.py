@@ -27,13 +27,20 @@ def role_of(ctx: Context, e: s.Call) -> RoleContext:
     ctx.refuse("T011", "this operation belongs in a `do` block", e.span)
 
 
-def reference(ctx: Context, e: s.Expr, what: str) -> Reference:
-    """A reference (a bare tensor or buffer stands for all of it)."""
+def reference(ctx: Context, e: s.Expr, what: str, peers: bool = False) -> Reference:
+    """A reference (a bare tensor or buffer stands for all of it). ``peers``: it may lie in another CTA of the cluster."""
     value = ex.typed(ctx, e)
     if isinstance(value, Storage):
         value = ex.whole(value)
     if not isinstance(value, Reference):
         ctx.refuse("T011", f"{what} must be a tensor or buffer reference, not {describe(value)}", e.span)
+    if value.peer is not None and not peers:
+        ctx.refuse(
+            "T011",
+            f"{what} cannot lie in another CTA's shared memory: only `load` reads there",
+            e.span,
+            help="leave `.of(…)` out, or load it",
+        )
     return value
 
 
@@ -56,7 +63,7 @@ def load(ctx: Context, e: s.Call) -> Value:
     """``load(ref[, where=, other=, l2=])``."""
     bound = arguments(ctx, e, ("ref",), ("where", "other", "l2"))
     ctx = role_of(ctx, e)
-    ref = reference(ctx, bound["ref"], "the source of `load`")
+    ref = reference(ctx, bound["ref"], "the source of `load`", peers=True)
     if ref.transposed:
         ctx.refuse("T013", "element moves index the memory as it is: swap the subscripts instead of `.T`", e.span)
     if any(isinstance(sub, x.Range) for sub in ref.subs):
@@ -247,7 +254,9 @@ def vector(ctx: RoleContext, ref: Reference, cond: Expr | None, domain: TileType
     and the uniformity of the predicate over the vector must then be provable (O506). Under a predicate from a tile, whose
     elements differ as they will, each element is moved by itself."""
     axis = _contiguous(ctx, ref)
-    if axis == "lin" and ref.storage.space == "global":  # ptxas moves accumulators to line vectors of four up, in flight (W713)
+    if (
+        axis == "lin" and ref.storage.space == "global"
+    ):  # ptxas moves accumulators to line vectors of four up, in flight (W713)
         axis = None
     layout = register_map(domain, ctx.threads)
     run, count = (layout.lin_vector, domain.rows * domain.cols) if axis == "lin" else (layout.run, domain.cols)

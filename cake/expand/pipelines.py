@@ -248,6 +248,14 @@ def fill(ctx: RoleContext, ring: RingInfo, statement: s.With, call: s.Call) -> N
     )
     body = _body(ctx, state, statement)
     barrier, span = f"{ring.name}.full", statement.span
+    peers = clusters.readers(ctx.kernel, ring)
+    if ring.across and ring.refilled_async:
+        ctx.refuse(
+            "T015",
+            f"stages of `{ring.name}` are filled across CTAs, which only ordinary stores tell one another",
+            span,
+            help="`store` or `stmatrix`; TMA fills a pipeline of the CTA's own",
+        )
     if by_tma:
         ctx.emit(
             x.Arrive(
@@ -277,14 +285,14 @@ def fill(ctx: RoleContext, ring: RingInfo, statement: s.With, call: s.Call) -> N
             )
         ctx.emit(*body)
         if ctx.solo:
-            ctx.emit(x.Arrive(executor="one", barrier=barrier, slot=slot, reason="filled", span=span))
+            ctx.emit(x.Arrive(executor="one", barrier=barrier, slot=slot, peers=peers, reason="filled", span=span))
             arrivals = 1
         else:
             if state.kinds & set(GENERIC):
                 ctx.emit(x.Fence(what="async_shared", reason="filled by ordinary stores", span=span))
             ctx.emit(
                 x.SyncWarp(reason="filled", span=span),
-                x.Arrive(executor="warp", barrier=barrier, slot=slot, reason="filled", span=span),
+                x.Arrive(executor="warp", barrier=barrier, slot=slot, peers=peers, reason="filled", span=span),
             )
             arrivals = ctx.role.warps
     ring.arrivals[ctx.role.name] = arrivals * ctx.role.instances

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cake.expand import clusters
 from cake.expand.context import BufferInfo, KernelContext
 from cake.ir import expanded as x
 from cake.ir.dtypes import DTYPES
@@ -87,8 +88,8 @@ def layout_barriers(ctx: KernelContext, start: int) -> tuple[list[x.Barrier], li
         full, empty = f"{r.name}.full", f"{r.name}.empty"
         filled = sum(r.arrivals.get(p, 0) for p in r.producers)
         released = sum(_release_arrivals(ctx, c) // (ctx.roles[c].instances if r.one else 1) for c in r.consumers)
-        if r.multicast and ctx.tiles is not None:
-            released *= ctx.tiles.cluster
+        filled *= len(clusters.readers(ctx, r) or (0,))
+        released *= len(clusters.writers(ctx, r) or (0,))
         for name, count in ((full, filled), (empty, released)):
             barriers.append(x.Barrier(name=name, count=max(count, 1), slots=r.stages, offset=at, span=r.span))
             at += BARRIER_BYTES * r.stages

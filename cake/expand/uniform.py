@@ -23,7 +23,7 @@ RANK = "%rank"
 def check(ctx: KernelContext, roles: Sequence[x.Role]) -> None:
     """Report what the CTAs of a cluster would not do alike, each place once."""
     said: set[tuple[str, Span | None]] = set()
-    rings = [r.name for r in ctx.rings.values() if r.multicast]
+    rings = [r.name for r in ctx.rings.values() if r.multicast or r.across]
     barriers = {f"{name}.{end}" for name in rings for end in ("full", "empty")}
     for role in roles:
         differ = Differences(ctx, role.body)
@@ -57,7 +57,7 @@ def _findings(ctx: KernelContext, differ: Differences, body: Sequence[x.Stmt], b
                     f"a stage that the cluster fills together is used under a {kind} that may differ between its CTAs, "
                     f"which differ along `{tiles.clustered}`",
                     node.span,
-                    f"make the {kind} independent of `{tiles.clustered}`, or leave `multicast` out",
+                    f"make the {kind} independent of `{tiles.clustered}`, or give each CTA stages of its own",
                 )
                 continue
         if isinstance(node, x.Op) and node.attrs.get("multicast"):

@@ -72,7 +72,8 @@ class Storage:
 
 @dataclass(frozen=True)
 class Reference:
-    """A storage with subscripts. ``subs`` has one entry an axis; ``domain`` is the shape and layout of the index tiles, if any."""
+    """A storage with subscripts. ``subs`` has one entry an axis; ``domain`` is the shape and layout of the index tiles, if any.
+    ``peer``: the rank of the CTA whose shared memory is meant, if not this one's."""
 
     storage: Storage
     subs: tuple[x.Sub, ...]
@@ -80,6 +81,7 @@ class Reference:
     transposed: bool = False
     domain: TileType | None = None
     handle: Handle | None = None
+    peer: Expr | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -96,7 +98,7 @@ class Reference:
     @property
     def ref(self) -> x.Ref:
         """The expanded reference."""
-        return x.Ref(base=self.storage.name, slot=self.slot, subs=self.subs, transposed=self.transposed)
+        return x.Ref(base=self.storage.name, slot=self.slot, subs=self.subs, transposed=self.transposed, peer=self.peer)
 
     def transpose(self) -> Reference:
         """The view with its two last axes swapped."""
@@ -186,6 +188,13 @@ class TrackerMethod:
 
 
 @dataclass(frozen=True)
+class Of:
+    """The method of a field that names the same field in another CTA of the cluster."""
+
+    reference: Reference
+
+
+@dataclass(frozen=True)
 class Namespace:
     """The part of an operation's name before the dot (``tma``, ``wgmma``)."""
 
@@ -219,6 +228,7 @@ Value = (
     | Method
     | Tracker
     | TrackerMethod
+    | Of
     | Namespace
     | Poison
     | Unassigned
@@ -256,5 +266,7 @@ def describe(value: Value) -> str:
             return f"the tracker `{value.name}`"
         case TrackerMethod():
             return f"the method `{value.tracker.name}.{value.name}`"
+        case Of():
+            return f"the method `{value.reference.storage.name}.of`"
         case _:
             return "a refused value"

@@ -146,7 +146,7 @@ class Builder:
         )
 
     def pipeline(self, tree: Part, depth: int) -> s.Pipeline:
-        name, stages, producers, one, consumers, fields = tree.children
+        name, stages, producers, one, consumers, across, fields = tree.children
         return s.Pipeline.trusted(
             **self.place(tree),
             name=str(name),
@@ -154,6 +154,7 @@ class Builder:
             producers=_names(producers),
             consumers=_names(consumers),
             one=one is not None,
+            across=_maybe(across),
             fields=tuple(s.Field.trusted(**self.buffer(f, depth + 2)) for f in fields.children if f.data == "field"),
         )
 

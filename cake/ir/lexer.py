@@ -51,6 +51,7 @@ SOFT = {
     "registers": "REGISTERS",
     "pipeline": "PIPELINE",
     "one": "ONE",
+    "across": "ACROSS",
     "smem": "SMEM",
     "turn": "TURN",
     "do": "DO",

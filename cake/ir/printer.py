@@ -246,6 +246,7 @@ class _Printer:
                 self.line(f"role {node.name}{many}: warps {format_expr(node.warps)}{registers}", 1, node.comments)
             case s.Pipeline():
                 ends = " + ".join(node.producers) + " -> " + "one " * node.one + " + ".join(node.consumers)
+                ends += f" across({node.across})" if node.across is not None else ""
                 colon = ":" if node.fields else ""
                 self.line(f"pipeline {node.name}[{format_expr(node.stages)}] {ends}{colon}", 1, node.comments)
                 for i, field in enumerate(node.fields):

@@ -290,13 +290,14 @@ class Field(Line):
 
 
 class Pipeline(Line):
-    """``pipeline name[stages] producers -> [one] consumers`` with the fields of its stage."""
+    """``pipeline name[stages] producers -> [one] consumers [across(axis)]`` with the fields of its stage."""
 
     name: str
     stages: Expr
     producers: tuple[str, ...]
     consumers: tuple[str, ...]
     one: bool = False
+    across: str | None = None
     fields: tuple[Field, ...] = ()
 
 

@@ -218,6 +218,9 @@ class Expected:
         elif node.peers is None:
             self.out.event("mbarrier.arrive", *order, args=(at, node.weight), where=node)
         else:
+            if order == ("release", "cluster"):  # a fence, and arrivals that it makes releases (8.8)
+                self.out.event("fence", "thread", "cluster", where=node)
+                order = ("relaxed", "cluster")
             for rank in node.peers:
                 there = self.out.compute(lambda a, rank=rank: Peer(rank, a), at)
                 self.out.event("mbarrier.arrive", *order, args=(there, node.weight), where=node)

@@ -62,6 +62,11 @@ def gemm_split() -> Subject:
     return Subject(k, {**_product(200, 128, 200), **more}, 2)
 
 
+def gemm_joined() -> Subject:
+    """Two tiles whose sums a cluster of two adds up through distributed shared memory."""
+    return Subject(example("gemm_split", None, SPLIT=2, MATH=1, BN=32, STAGES=3), _product(100, 32, 392))
+
+
 def attention(queries: int = 200, keys: int = 240, ctas: int = 2) -> Subject:
     """Tiles of one sequence, drawn by two CTAs; ragged in both directions."""
     k = example("attention", None, D=64, BN=128)
@@ -126,6 +131,7 @@ SMALL: dict[str, Make] = {
     "gemm_cluster": gemm_cluster,
     "gemm_pingpong": gemm_pingpong,
     "gemm_split": gemm_split,
+    "gemm_joined": gemm_joined,
     "attention": attention,
     "softmax": softmax,
     "softmax_long": softmax_long,

@@ -15,11 +15,11 @@ from cake.ir.dtypes import numpy_dtype
 from cake.ir.evaluate import evaluate
 from cake.machine import run
 from cake.machine.order import check
-from examples import batched_gemm, gemm_bias_gelu, gemm_cluster, layernorm
+from examples import batched_gemm, gemm_bias_gelu, gemm_cluster, gemm_split, layernorm
 from tests.examples import EXAMPLES
 
 MODULES: dict[str, ModuleType] = {
-    m.__name__.split(".")[1]: m for m in (gemm_cluster, gemm_bias_gelu, batched_gemm, layernorm)
+    m.__name__.split(".")[1]: m for m in (gemm_cluster, gemm_split, gemm_bias_gelu, batched_gemm, layernorm)
 }
 
 
@@ -39,6 +39,9 @@ def arguments(k: x.Kernel, module: Any, sizes: tuple[int, ...] | None = None) ->
 CASES: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
     *(("gemm_cluster", (300, 136, 72), {"CLUSTER": c, "BN": n}) for c in (1, 2, 4) for n in (128, 192, 256)),
     ("gemm_cluster", (1, 8, 8), {}),
+    *(("gemm_cluster", (200, 184, 72), {"MATH": m, "BN": 176, "CHUNK": 176, "STAGES": 3, "OUT": 1}) for m in (1, 3)),
+    *(("gemm_split", (130, 104, 328), {"SPLIT": s, "BN": 64, "MATH": m}) for s, m in ((1, 1), (2, 2), (4, 1), (8, 2))),
+    ("gemm_split", (1, 8, 8), {}),
     *(("gemm_bias_gelu", s, {}) for s in ((1, 8, 8), (129, 264, 200))),
     *(("gemm_bias_gelu", (130, 200, 72), {"BN": n}) for n in (128, 192)),
     *(("batched_gemm", s, {}) for s in ((1, 1, 8, 8), (5, 129, 136, 72), (2, 300, 264, 200))),
@@ -72,6 +75,9 @@ def test_order(name: str) -> None:
     [
         ("gemm_cluster", {}, 168),
         ("gemm_cluster", {"CLUSTER": 4}, 168),
+        ("gemm_cluster", {"MATH": 3, "BN": 192, "STAGES": 3}, 128),
+        ("gemm_split", {"SPLIT": 8, "BN": 96}, 128),
+        ("gemm_split", {"MATH": 1, "BN": 160}, 168),
         ("gemm_bias_gelu", {}, 168),
         ("gemm_bias_gelu", {"BN": 192}, 168),
         ("batched_gemm", {}, 168),

@@ -284,8 +284,19 @@ __device__ __forceinline__ Word load_bits_peer(uint32_t a)
 template <int Count, typename Word>
 __device__ __forceinline__ void load_peer(Word *r, uint32_t a)
 {
-    UNROLLED for (int i = 0; i < Count; ++i)
-        r[i] = load_bits_peer<Word>(a + i * sizeof(Word));
+    if constexpr (sizeof(Word) == 4 && Count == 4) {
+        uint4 v;
+        asm volatile("ld.shared::cluster.v4.b32 {%0, %1, %2, %3}, [%4];"
+            : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(a));
+        set_bits(r[0], v.x), set_bits(r[1], v.y), set_bits(r[2], v.z), set_bits(r[3], v.w);
+    } else if constexpr (sizeof(Word) == 4 && Count == 2) {
+        uint2 v;
+        asm volatile("ld.shared::cluster.v2.b32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(a));
+        set_bits(r[0], v.x), set_bits(r[1], v.y);
+    } else {
+        UNROLLED for (int i = 0; i < Count; ++i)
+            r[i] = load_bits_peer<Word>(a + i * sizeof(Word));
+    }
 }
 
 template <typename Word>

@@ -155,13 +155,19 @@ __device__ __forceinline__ void barrier_arrive_peer_relaxed(uint32_t barrier, ui
         :: "r"(barrier), "r"(rank), "r"(count) : "memory");
 }
 
+__device__ __forceinline__ void fence_cluster()
+{
+    asm volatile("fence.acq_rel.cluster;" ::: "memory");
+}
+
+// After fence_cluster, which makes it a release.
 __device__ __forceinline__ void barrier_arrive_peer_cluster(uint32_t barrier, uint32_t rank, uint32_t count)
 {
     asm volatile(
         "{\n"
         ".reg .b32 remote;\n"
         "mapa.shared::cluster.u32 remote, %0, %1;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote], %2;\n"
+        "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [remote], %2;\n"
         "}\n"
         :: "r"(barrier), "r"(rank), "r"(count) : "memory");
 }
@@ -208,11 +214,6 @@ __device__ __forceinline__ void fence_async_global()
 __device__ __forceinline__ void fence_mbarrier_init()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-__device__ __forceinline__ void fence_cluster()
-{
-    asm volatile("fence.acq_rel.cluster;" ::: "memory");
 }
 
 __device__ __forceinline__ void fence_wgmma()
