@@ -36,16 +36,14 @@ SOURCE = Path(__file__).resolve().parent.parent / "examples" / "attention_backwa
 WIDTHS = (64, 128)
 CANDIDATES: dict[int, tuple[dict[str, Any], ...]] = {
     64: (
-        {"BM": 128, "HG": 1},
-        {"BM": 128, "HG": 16},
-        {"BM": 128, "HG": 16, "EARLY": True},
-        {"BM": 64, "HG": 16},
+        {"HG": 1},
+        {"HG": 16},
+        {"HG": 16, "LATE": False},
     ),
     128: (
         {"HG": 1},
         {"HG": 16},
-        {"HG": 1, "EARLY": True},
-        {"HG": 16, "EARLY": True},
+        {"HG": 16, "LATE": True},
     ),
 }
 NORMWISE, WORST = 2.0**-7, 2.0**-5

@@ -60,14 +60,16 @@ kernel prepare(o: bf16[TQ, H, D], do: bf16[TQ, H, D], lse: f32[H, TQ], cu_q: i32
 # A tile is BN keys of a key head; each of two warpgroups owns 64 of them and walks the blocks of queries that see them, head by head
 # of the group. S and dP are computed transposed, keys by queries, so that P.T and dS.T are left operands in registers and dK and dV
 # never leave theirs. dQ needs dS of all keys: it goes through shared memory, each warpgroup computes a half of the block's dQ, and
-# bulk reductions add that in global memory. Two halves of `ds` take turns, so that one barrier a block is enough.
+# bulk reductions add that in global memory, 16 KB in one copy (at 1 KB each they take a seventh longer). Two halves of `ds` take
+# turns, so that one barrier a block is enough. S, dP and dQ read 128 bytes of shared memory a cycle, all there is, dV and dK half of
+# it: with D=128 dQ is best stored under dK. With D=64 exponentials take longer than S and dP, and what dQ waits for is hidden there.
 kernel backward(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, HK, D], do: bf16[TQ, H, D],
                 stats: f32[H, TQ // BM + B, 2, BM], cu_q: i32[B + 1], cu_k: i32[B + 1], max_k: i32, scale_log2: f32,
                 inout dq_sum: f32[H, TQ // BM + B, 2, QW // 4, 256], out dk: bf16[TK, HK, D],
                 out dv: bf16[TK, HK, D]) for sm_90a:
     const STAGES: {1, 2} = 2
     const HG: {1, 4, 16} = 16                       # heads walked together: 1 for L2 reuse, many for balance
-    const EARLY: {False, True} = False              # dK before dQ: covers the barrier; after it: covers the store of dQ
+    const LATE: {False, True} = where(D == 64, True, False)  # dQ is stored under S and dP of the next block, else under dK of this
 
     where H % HK == 0
     assume increasing(cu_q), increasing(cu_k), cu_q[0] == 0, cu_k[0] == 0, cu_q[B] == TQ, cu_k[B] == TK
@@ -130,6 +132,8 @@ kernel backward(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, HK, D], do: b
         for t in tiles:
             dk_acc = 0.0
             dv_acc = 0.0
+            if LATE:
+                dq = 0.0
             kv = kvs.wait()
             key = t.n0 + 64 * w + rows(s)
             for g in range(H // HK):
@@ -141,6 +145,10 @@ kernel backward(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, HK, D], do: b
                     wgmma(s, kv.k[64 * w : 64 * w + 64], qt.q.T, use_acc=False)
                     dot = dos.wait()
                     wgmma(dp, kv.v[64 * w : 64 * w + 64], dot.do.T)
+                    if LATE and i > t.first:
+                        with dqs.fill() as o:
+                            store(o.dq[lin(dq)], dq)
+                        tma.reduce(dq_sum[h, t.q0 // BM + t.b + i - 1, w, :, :], o.dq, add)
                     wgmma.wait(s)
                     s = exp2(s * scale_log2 - load(qt.stats[0, cols(s)]))
                     if i < t.plain:
@@ -153,8 +161,6 @@ kernel backward(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, HK, D], do: b
                     wgmma(dv_acc, p, dot.do)
                     wgmma.wait(dp)
                     e = bf16(s * dp)
-                    if EARLY:
-                        wgmma(dk_acc, e, qt.q)
                     stmatrix(ds[j % 2, :, 64 * w : 64 * w + 64].T, e)
                     fence.async()
                     sync(math)
@@ -162,20 +168,20 @@ kernel backward(q: bf16[TQ, H, D], k: bf16[TK, HK, D], v: bf16[TK, HK, D], do: b
                         wgmma(dq, kv.k[:, 64 * w : 64 * w + 64].T, ds[j % 2].T, use_acc=False)
                     else:                           # all columns, half of the queries each
                         wgmma(dq, kv.k.T, ds[j % 2, QW * w : QW * w + QW].T, use_acc=False)
-                    if not EARLY:
-                        wgmma(dk_acc, e, qt.q)
+                    wgmma(dk_acc, e, qt.q)
                     wgmma.wait(dv_acc)
                     dos.release()
-                    if EARLY:
-                        wgmma.wait(dk_acc)
-                        qs.release()
                     wgmma.wait(dq)
+                    if not LATE:
+                        with dqs.fill() as o:
+                            store(o.dq[lin(dq)], dq)
+                        tma.reduce(dq_sum[h, t.q0 // BM + t.b + i, w, :, :], o.dq, add)
+                    wgmma.wait(dk_acc)
+                    qs.release()
+                if LATE:                            # the last one; zeros where there was none
                     with dqs.fill() as o:
                         store(o.dq[lin(dq)], dq)
-                    tma.reduce(dq_sum[h, t.q0 // BM + t.b + i, w, :, :], o.dq, add)
-                    if not EARLY:
-                        wgmma.wait(dk_acc)
-                        qs.release()
+                    tma.reduce(dq_sum[h, t.q0 // BM + t.b + max(0, t.blocks - 1), w, :, :], o.dq, add)
             sync(math)                              # K has been read by both: dK and dV leave through its stage
             r = t.n0 + 64 * w
             if t.n0 + BN <= t.nk:
@@ -198,9 +204,11 @@ kernel finish(dq_sum: f32[H, TQ // BM + B, 2, QW // 4, 256], cu_q: i32[B + 1], m
     assume increasing(cu_q), cu_q[0] == 0, cu_q[B] == TQ
 
     tiles once:
-        b in B
-        m in cdiv(max_q, BM)
+        from_last in B                              # what was added to last may still be in L2
+        back in cdiv(max_q, BM)
         h in H
+        b = B - 1 - from_last
+        m = cdiv(max_q, BM) - 1 - back
         q0 = load(cu_q[b])
         nq = load(cu_q[b + 1]) - q0
         m0 = m * BM
