@@ -25,6 +25,8 @@ HALVES: tuple[tuple[Literal["L", "R"], int], ...] = (("L", 1), ("R", 31))
 class Executor:
     """One batch of clusters. ``memory``: the tensors; ``env``: launch values; ``values``: tiles have values."""
 
+    instances: type[Instance] = Instance
+
     def __init__(
         self,
         kernel: x.Kernel,
@@ -131,7 +133,7 @@ class Executor:
                 if role.var is not None:
                     values[role.var] = number
                 tiles = {name: poison(t.dtype, t.shape) for name, t in role.tiles.items()}
-                instance = Instance(self, cta, role, number, first, role.warps, values, tiles)
+                instance = self.instances(self, cta, role, number, first, role.warps, values, tiles)
                 program = self.roles[role.name]
                 instance.tape = Tape(instance, program.prologue, program.body)
                 places.update(dict.fromkeys(range(first, first + role.warps), instance))

@@ -223,7 +223,7 @@ class Compiler:
                 inst.counted[name] = by
             inst.cursors[name] = by
 
-        return Action({"advance": advance, "copy": copy, "set": put}[node.form])
+        return Action({"advance": advance, "copy": copy, "set": put}[node.form], node)
 
 
 def _set(env: dict[str, Any], name: str, value: Scalar) -> None:

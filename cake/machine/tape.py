@@ -132,10 +132,11 @@ class Control:
 
 
 class Action(Control):
-    """A change of the instance's variables."""
+    """A change of the instance's variables, as ``node`` says."""
 
-    def __init__(self, act: Callable[[Instance], None]) -> None:
+    def __init__(self, act: Callable[[Instance], None], node: x.Stmt | None = None) -> None:
         self.act = act
+        self.node = node
 
     def walk(self, tape: Tape) -> None:
         self.act(tape.instance)

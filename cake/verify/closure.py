@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,7 @@ from cake.machine.program import compile_kernel
 from cake.machine.schedule import scheduler
 from cake.verify.gates import Explorer, Gate, Place, gated
 from cake.verify.rings import Rings
+from cake.verify.shifts import Key, Shifts, Watched, skips
 from cake.verify.skeleton import Count, Plan, Unfit
 from cake.verify.state import Cut, State
 
@@ -39,20 +41,24 @@ Choice = tuple[tuple[str, Any], ...]
 EMPTY: Choice = ()
 MAX_COUNT = 40
 """Counts beyond this are not tried."""
+DRIFT = 400
+"""States of one count after which cursors that skip stages are taken to drift apart: right ones come back together."""
 
 
 @dataclass(eq=False)
 class Node:
     """A state at the head of the walk. ``edges``: choices that lead to exactly the state of a node, ``covered``: those
     that lead to a state that a node covers; ``open``: choices to try; ``ended``: the program has been run to its end
-    here."""
+    here (after each number of tiles that the last round may have). ``ahead``: cursors that are ahead of their rings (``shifts``)."""
 
     number: int
     cut: Cut
     edges: dict[Choice, Node] = field(default_factory=dict)
     covered: set[Choice] = field(default_factory=set)
     open: deque[Choice] = field(default_factory=deque)
-    ended: bool = False
+    ended: set[int] = field(default_factory=set)
+    ahead: dict[Key, int] = field(default_factory=dict)
+    visited: bool = False
 
 
 @dataclass
@@ -91,11 +97,12 @@ class _Exploration:
         self.steps = self.runs = self.tried = self.closed = self.count_nodes = self.ended = 0
         self.launch = self.count is not None and self.count.launch and self.tiled
         self.outer: Choice = EMPTY
-        self.walked: list[Choice | None] = []
+        self.walked: list[Choice | int] = []
         self.unset: set[str] = set()
         self.settled = True
         kernel = plan.kernel
-        self.programs = gated(compile_kernel(kernel, Needed(frozenset(), frozenset())))
+        self.skips = self.count is not None and skips(kernel)
+        self.programs = gated(compile_kernel(kernel, Needed(frozenset(), frozenset())), self.skips)
         self.memory = {t.name: np.zeros((1,) * len(t.shape), numpy_dtype(t.dtype)) for t in kernel.tensors}
 
     def run(self) -> Closed:
@@ -138,7 +145,7 @@ class _Exploration:
 
     def _closed(self, findings: list[Diagnostic]) -> Closed:
         failing: dict[str, int] = {}
-        for name, value in (pair for choice in self.walked if choice for pair in choice):
+        for name, value in (pair for choice in self.walked if not isinstance(choice, int) for pair in choice):
             if self.count is not None and name == self.count.name:
                 failing[name] = max(value, failing.get(name, 0))
         unset = frozenset(self.unset)
@@ -215,6 +222,8 @@ class _Exploration:
             if node.cut.covers(cut):
                 return node, cut.covers(node.cut)
         self.count_nodes += 1
+        if self.skips and self.count_nodes > DRIFT:
+            raise Unfit("cursors that skip stages drift apart")
         node = Node(self.count_nodes, cut)
         node.open.extend(self.tiles())
         alike.append(node)
@@ -238,7 +247,9 @@ class _Exploration:
         order = [root]
         for node in order:
             order += [n for n in node.edges.values() if n not in order]
-        return next((n for n in order if n.open), None) or next((n for n in order if not n.ended), None)
+        return next((n for n in order if n.open), None) or next(
+            (n for n in order if len(n.ended) < self.plan.round), None
+        )
 
     def path(self, start: Node, target: Node) -> list[Choice] | None:
         """The choices that lead from one node to another."""
@@ -278,15 +289,16 @@ class _Walk:
         self.way: list[Choice] = [] if root is None or target is None else exploration.path(root, target) or []
         self.at: Node | None = None
         self.fresh = False
-        self.plan: list[Choice | None] = []
+        self.plan: list[Choice | int] = []
         self.outer: Choice = EMPTY
-        self.last: tuple[dict[Place, int], Cut] | None = None
+        self.last: tuple[dict[Place, int], dict[Key, int], Cut] | None = None
         self.covered: set[Place] = set()
 
     @property
     def repeated(self) -> bool:
-        """Every execution of a loop since the tile began has an iteration that repeats."""
-        return bool(self.covered) and self.machine.entered <= self.covered
+        """Every execution of a loop since the tile began has an iteration that repeats, and every cursor moves as its ring."""
+        astray = self.machine.shifts is not None and self.machine.shifts.astray
+        return bool(self.covered) and self.machine.entered <= self.covered and not astray
 
     def run(self) -> list[Diagnostic]:
         e = self.e
@@ -302,7 +314,11 @@ class _Walk:
             self.order,
             values=False,
         )
-        machine.cut, machine.choose = self._cut, self._choose
+        machine.cut, machine.choose, machine.round = self._cut, self._choose, e.plan.round
+        if e.skips:
+            assert e.count is not None
+            machine.instances = Watched
+            machine.shifts = Shifts(e.rings, e.count.name, e.count.granule)
         self.machine = machine
         machine.add_cluster(0, 0)
         if self.outer:
@@ -322,8 +338,10 @@ class _Walk:
             return [*error.diagnostics, *self.order.findings]
         self._account()
         e.walked = [self.outer, *self.plan]
-        if self.at is not None and not self.at.ended:
-            self.at.ended = True
+        last = self.plan[-1] if self.plan else 0
+        self._settle()
+        if self.at is not None and isinstance(last, int) and last not in self.at.ended:
+            self.at.ended.add(last)
             e.ended += 1
         return self.order.findings
 
@@ -334,12 +352,28 @@ class _Walk:
         if time.process_time() > self.e.deadline:
             raise Unfit(f"{self.e.steps} steps and {self.e.count_nodes} states did not close the graph in time")
 
-    def _state(self) -> Cut | None:
-        return State(self.machine, self.order, self.e.rings, self.e.plan.reach, self.e.plan.moduli).cut()
+    def _settle(self) -> None:
+        """Loops before the first tile, in the last round or after it say something about greater counts only if they repeat."""
+        if self.e.count is not None and self.machine.entered and not self.repeated:
+            self.e.settled = False
+
+    def _state(self, ahead: Collection[Key] = ()) -> Cut | None:
+        return State(self.machine, self.order, self.e.rings, self.e.plan.reach, self.e.plan.moduli, ahead).cut()
+
+    def _cursors(self) -> dict[Key, int]:
+        """Where all cursors are."""
+        live = {id(r.instance): r.instance for r in self.machine.runners if r.instance is not None}
+        return {(i.role_name, i.index, n): v for i in live.values() for n, v in i.cursors.items()}
+
+    def _ahead(self) -> dict[Key, int]:
+        """Cursors that are ahead of their rings, and how much."""
+        shifts = self.machine.shifts
+        found = {} if shifts is None else {key: shifts.ahead(*key) for key in self._cursors()}
+        return {key: by for key, by in found.items() if by}
 
     def _cut(self, tiles: bool) -> None:
         if not tiles:
-            if self.fresh or not self.e.tiled:
+            if self.fresh or not self.e.tiled or self.e.skips or not self.plan or isinstance(self.plan[-1], int):
                 self._inner()
             return
         state = self._state()
@@ -349,9 +383,16 @@ class _Walk:
             raise Unfit(
                 f"{self.e.steps + self.machine.steps} steps and {self.e.count_nodes} states did not close it in time"
             )
-        before, choice = self.at, self.plan[-1] if self.plan else None
+        before, choice = self.at, self.plan[-1] if self.plan else 0
         node, own = self.e.node(state)
-        if before is not None and choice is not None and choice not in (*before.edges, *before.covered):
+        ahead = self._ahead()
+        if not node.visited:
+            node.ahead, node.visited = ahead, True
+        if node.ahead != ahead:
+            self.e.settled = False
+        if before is None:
+            self._settle()
+        if before is not None and not isinstance(choice, int) and choice not in (*before.edges, *before.covered):
             if own:
                 before.edges[choice] = node
             else:
@@ -367,24 +408,24 @@ class _Walk:
         visit (and shows nothing about the other)."""
         self.last, self.fresh = None, False
         self.covered, self.machine.entered = set(), set()
-        choice: Choice | None = None
+        choice: Choice | int = 0
         if node is None:
             self.way = []
         elif self.way:
             choice = self.way.pop(0)
-        elif node is self.goal and not node.open and not node.ended:
-            choice = None
+        elif node is self.goal and not node.open and len(node.ended) < self.e.plan.round:
+            choice = min(set(range(self.e.plan.round)) - node.ended)
         elif node.open:
             choice, self.fresh = node.open.popleft(), True
         elif way := self.e.nearest_open(node):
             choice, self.way = way[0], way[1:]
         self.plan.append(choice)
 
-    def _choose(self, number: int, inst: Instance) -> dict[str, Any] | None:
+    def _choose(self, number: int, inst: Instance) -> tuple[dict[str, Any], int]:
         if number >= len(self.plan):
             raise Unfit("the roles cannot be brought to the head of the same tile together")
         choice = self.plan[number]
-        return None if choice is None else self.e.values(choice, inst)
+        return ({}, choice) if isinstance(choice, int) else (self.e.values(choice, inst), self.e.plan.round)
 
     def _inner(self) -> None:
         """A cut inside loops. Of those that are too far from the loops' ends for any guard to see them, the last two are
@@ -392,24 +433,26 @@ class _Walk:
         if self.e.count is None:
             return
         inside: dict[Place, int] = {}
+        nearest = MAX_COUNT
         for runner in self.machine.runners:
             if runner.done or runner.step is None:
                 continue
             code = runner.step.code
-            assert isinstance(code, Gate)
-            if code.tile:
+            if not isinstance(code, Gate) or code.tile:
                 continue
             before, after, _ = runner.step.data
-            left = after - self.e.plan.reach
-            if left <= 0 or left > 2 or inside.setdefault(code.place(runner.step), before) != before:
+            nearest = min(nearest, after - self.e.plan.reach)
+            if inside.setdefault(code.place(runner.step), before) != before:
                 return
-        if not inside or inside.keys() & self.covered:
+        if not inside or not 0 < nearest <= 2 or inside.keys() & self.covered:
             return
-        state = self._state()
+        state, cursors = self._state(self._ahead()), self._cursors()
         if state is None:
             return
         if self.last is not None:
-            earlier, cut = self.last
+            earlier, were, cut = self.last
             if {p: n + 1 for p, n in earlier.items()} == inside and cut.covers(state):
                 self.covered |= inside.keys()
-        self.last = inside, state
+                if self.machine.shifts is not None:
+                    self.machine.shifts.moved({key: at - were[key] for key, at in cursors.items()})
+        self.last = inside, cursors, state

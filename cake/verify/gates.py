@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cake.ir import expanded as x
+from cake.ir.expr import Const
 from cake.machine.agents import Runner
 from cake.machine.executor import Executor
 from cake.machine.instance import Instance
 from cake.machine.program import RoleProgram
 from cake.machine.stuck import report
-from cake.machine.tape import Block, Branch, Code, Loop, Step, Tape
+from cake.machine.synchronise import Named
+from cake.machine.tape import Action, Block, Branch, Code, Loop, Step, Tape
 from cake.verify.control import leaves
+from cake.verify.shifts import Shifts, watched
 
 Values = dict[Any, Any]
 
@@ -85,7 +88,8 @@ class GatedLoop(Loop):
 
 
 class Tiles(Loop):
-    """The walk over tiles: after each gate the explorer says what the next tile is like, or that there is none."""
+    """The walk over tiles, by rounds in which every instance gets as many (most often: one tile). After each gate the explorer
+    says what the tiles of the next round are like, and how many there are: fewer in the last one."""
 
     def __init__(self, loop: Loop, gate: Gate) -> None:
         super().__init__(loop.node, loop.lo, loop.hi, loop.step, loop.body)
@@ -96,46 +100,61 @@ class Tiles(Loop):
         machine = inst.machine
         assert isinstance(machine, Explorer)
         number = 0
+        dealt = isinstance(self.node.step, Const) and self.node.step.value != 1
         while True:
             yield tape.step(self.gate)
-            values = machine.tile(number, inst)
-            if values is None:
-                break
+            values, count = machine.tile(number, inst)
             inst.env.update(values)
-            inst.env[self.node.var] = number
-            tape.iteration = (*outer, (self.node.var, number))
-            yield from self.body.walk(tape)
+            for i in range(inst.index, min(count, inst.index + 1)) if dealt else range(count):
+                tile = number * machine.round + i
+                inst.env[self.node.var] = tile
+                tape.iteration = (*outer, (self.node.var, tile))
+                yield from self.body.walk(tape)
+            tape.iteration = outer
+            if count < machine.round:
+                break
             number += 1
-        tape.iteration = outer
 
 
-def gated(programs: tuple[RoleProgram, dict[str, RoleProgram]]) -> tuple[RoleProgram, dict[str, RoleProgram]]:
-    """Put a gate at the head of every loop whose number of iterations is not constant."""
+def gated(
+    programs: tuple[RoleProgram, dict[str, RoleProgram]], skips: bool = False
+) -> tuple[RoleProgram, dict[str, RoleProgram]]:
+    """Put a gate at the head of every loop whose number of iterations is not constant; ``skips``: note down what cursors skip."""
     entry, roles = programs
     for name, program in roles.items():
         solo = program.role is not None and program.role.solo
         own = {program.role.var} if program.role is not None and program.role.var is not None else set()
-        _gate(program.body, name, solo, own)
+        _gate(program.body, name, solo, own, skips)
     return entry, roles
 
 
-def _gate(block: Block, path: str, alone: bool, own: set[str]) -> None:
+def _gate(block: Block, path: str, alone: bool, own: set[str], skips: bool) -> None:
     for i, item in enumerate(block.items):
         here = f"{path}.{i}"
         if isinstance(item, Loop):
-            _gate(item.body, here, alone, own)
+            _gate(item.body, here, alone, own, skips)
             gate = Gate(item.node, here, item.node.role == "tiles", alone, own)
             if gate.tile:
                 block.items[i] = Tiles(item, gate)
             elif not (item.node.lo.kind == "const" and item.node.hi.kind == "const"):
                 block.items[i] = GatedLoop(item, gate)
+        elif isinstance(item, Action):
+            block.items[i] = watched(item) if skips else item
         elif isinstance(item, Branch):
-            _gate(item.then, here + ".then", alone, own)
-            _gate(item.orelse, here + ".else", alone, own)
+            _gate(item.then, here + ".then", alone, own, skips)
+            _gate(item.orelse, here + ".else", alone, own, skips)
 
 
-class NoCut(Exception):
-    """The agents could not be brought to a consistent cut."""
+def at_tile(runner: Runner) -> bool:
+    """The agent is at the head of the walk over tiles."""
+    return runner.step is not None and isinstance(runner.step.code, Gate) and runner.step.code.tile
+
+
+def turning(runner: Runner) -> bool:
+    """The agent waits at a named barrier in a tile, outside of inner loops: it has arrived, and all that it waits for is that
+    barrier's generation."""
+    step = runner.step
+    return step is not None and isinstance(step.code, Named) and step.code.form == "sync" and len(step.iteration) == 1
 
 
 class Explorer(Executor):
@@ -144,7 +163,9 @@ class Explorer(Executor):
     whose heads agents have come to."""
 
     cut: Callable[[bool], None]
-    choose: Callable[[int, Instance], Values | None]
+    choose: Callable[[int, Instance], tuple[Values, int]]
+    round: int
+    shifts: Shifts | None = None
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -152,12 +173,15 @@ class Explorer(Executor):
         self.entered: set[Place] = set()
         self.limit = 0
 
-    def tile(self, number: int, inst: Instance) -> Values | None:
-        """What the next tile is like."""
+    def tile(self, number: int, inst: Instance) -> tuple[Values, int]:
+        """What the tiles of the next round are like, and how many there are."""
         return self.choose(number, inst)
 
+    def _living(self) -> list[Runner]:
+        return [r for r in self.runners if not r.done]
+
     def run(self, max_steps: int | None) -> None:
-        """Run to the end, cut by cut."""
+        """Run to the end, cut by cut. While agents are inside loops, those at the head of the walk stay there."""
         self.limit = self.steps + (max_steps or 1 << 60)
         started = False
         while True:
@@ -167,10 +191,11 @@ class Explorer(Executor):
             self.drain(self.limit)
             if not self.gated:
                 break
-            if len(self.gated) == self.live:
-                gates = [r.step.code for r in self.gated if r.step is not None]
-                self.cut(all(isinstance(g, Gate) and g.tile for g in gates))
-            waiting, self.gated = self.gated, []
+            inner = [r for r in self.gated if not at_tile(r)]
+            if len(self.gated) == self.live or (inner and all(r in self.gated or turning(r) for r in self._living())):
+                self.cut(not inner)
+            waiting = inner or self.gated
+            self.gated = [r for r in self.gated if r not in waiting]
             for runner in sorted(waiting, key=lambda r: r.agent.index):
                 runner.released = True
                 self.wake(runner)

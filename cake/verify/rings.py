@@ -7,7 +7,9 @@ swizzle), positions are only taken modulo two rounds, which changes neither a sl
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 from cake.ir import expanded as x
 from cake.machine.executor import Executor
@@ -36,6 +38,7 @@ class Rings:
         for role in kernel.roles:
             for node in statements(role.body):
                 self._node(role, node)
+        self.dead = {(role.name, name) for role in kernel.roles for name in handles(role.body)}
         self.groups = self._collect()
         self.of_buffer = {name: g for g in self.groups for name in g.buffers}
         self.of_barrier = {name: g for g in self.groups for name in g.barriers}
@@ -102,8 +105,9 @@ class Rings:
         )
         group.fixed = group.fixed or odd or len(counts) > 1
 
-    def bases(self, m: Executor) -> dict[tuple[int, int], int]:
-        """The position of slot 0 for each group (and instance), as of now."""
+    def bases(self, m: Executor, ahead: Collection[tuple[str, int, str]] = ()) -> dict[tuple[int, int], int]:
+        """The position of slot 0 for each group (and instance), as of now; cursors that are ``ahead`` do not count, and handles
+        that hold nothing."""
         lows: dict[tuple[int, int], int] = {}
         numbers = {id(g): i for i, g in enumerate(self.groups)}
         seen: set[int] = set()
@@ -114,7 +118,8 @@ class Rings:
             seen.add(id(inst))
             for name, value in inst.cursors.items():
                 group = self.of_cursor.get((inst.role.name, name))
-                if group is not None:
+                here = inst.role.name, inst.index, name
+                if group is not None and here not in ahead and (inst.role.name, name) not in self.dead:
                     key = (numbers[id(group)], inst.index if group.each else 0)
                     lows[key] = min(value, lows.get(key, value))
         for number, group in enumerate(self.groups):
@@ -137,3 +142,43 @@ def _common(group: Group, kernel: x.Kernel) -> int:
 
     counts = {kernel.buffer(b).slots for b in group.buffers} | {kernel.barrier(b).slots for b in group.barriers}
     return lcm(*counts) if counts else group.slots
+
+
+def handles(body: tuple[x.Stmt, ...]) -> set[str]:
+    """Handles that hold nothing at the heads of loops: every use comes after the copy that sets it in the same iteration of
+    the same loop, with no loop and no named barrier (where cuts may be) in between."""
+    copied: set[str] = set()
+    used: set[str] = set()
+    _flow(body, set(), copied, used)
+    return copied - used
+
+
+def _flow(body: tuple[x.Stmt, ...], known: set[str], copied: set[str], used: set[str]) -> None:
+    for node in body:
+        if isinstance(node, x.For):
+            _flow(node.body, set(), copied, used)
+            known.clear()
+        elif isinstance(node, x.If):
+            for side in (node.then, node.orelse):
+                inner = set(known)
+                _flow(side, inner, copied, used)
+                if any(isinstance(n, x.For) for n in statements(side)):
+                    known.clear()
+        elif isinstance(node, x.Named):
+            known.clear()
+        elif isinstance(node, x.Cursor) and node.form == "copy":
+            used |= {n for n in (node.source,) if n is not None} - known
+            known.add(node.cursor)
+            copied.add(node.cursor)
+        elif isinstance(node, x.Cursor):
+            used |= {node.cursor} - known
+        else:
+            used |= {n for n in _cursors(node) if n not in known}
+
+
+def _cursors(node: Any) -> set[str]:
+    """Cursors that a statement names a slot by."""
+    slots = [getattr(node, "slot", None), getattr(getattr(node, "completion", None), "slot", None)]
+    if isinstance(node, x.Op):
+        slots += [v.slot for v in node.operands.values() if isinstance(v, x.Ref)]
+    return {s.cursor for s in slots if s is not None and s.cursor is not None}

@@ -53,6 +53,7 @@ class Plan:
     reach: int = 2
     moduli: set[int] = field(default_factory=set)
     outside: set[str] = field(default_factory=set)
+    round: int = 1
 
 
 def plan(kernel: x.Kernel) -> Plan:
@@ -89,6 +90,10 @@ class _Builder:
             if sum(isinstance(n, x.For) and n.role == "tiles" for n in body) > 1:
                 raise Unfit(f"{role.name} walks the tiles more than once")
             roles.append(role.model_copy(update={"body": body, "tiles": self.tiles}))
+        if self.plan.round > 1 and (
+            set(self.plan.flags) - self.plan.fixed or any(not c.launch for c in self.plan.counts)
+        ):
+            raise Unfit("tiles that are divided among instances differ in counts or conditions")
         self.plan.kernel = self.kernel.model_copy(update={"roles": tuple(roles)})
         return self.plan
 
@@ -291,7 +296,7 @@ class _Builder:
             if node.form == "set":
                 raise Unfit(f"the cursor {node.cursor} is set back")
             if node.count is not None:
-                raise Unfit(f"the cursor {node.cursor} skips stages")
+                return [node.model_copy(update={"count": self._skip(reader.expand(node.count), loops)})]
             return [node]
         if isinstance(node, x.Named) and node.index is not None:
             return [node.model_copy(update={"index": self._fixed(node.index, loops, "a barrier's number")})]
@@ -306,9 +311,7 @@ class _Builder:
         if tiles:
             if loops:
                 raise Unfit("the walk over tiles is inside another loop")
-            if node.step != Sym(name="%grid"):
-                raise Unfit("tiles that are drawn or divided among instances are explored by launches only")
-            lo, hi, step = integer(0), integer(1), integer(1)
+            lo, hi, step = integer(0), integer(1), integer(self._dealt(node))
         else:
             if not (isinstance(step, Const) and step.value == 1):
                 raise Unfit("a loop steps by more than 1")
@@ -322,6 +325,42 @@ class _Builder:
         for name in names | {node.var}:
             reader.known[name] = Sym(name=CARRIED + name)
         return node.model_copy(update={"lo": lo, "hi": hi, "step": step, "body": body})
+
+    def _dealt(self, node: x.For) -> int:
+        """Among how many instances the tiles are divided: in turn, beginning with the first; 1: every instance has all."""
+        lo, step, grid, own = linear(node.lo), linear(node.step), Sym(name="%grid"), self.role.var
+        count = step.get(grid, 0)
+        if set(step) != {grid}:
+            raise Unfit("tiles that are drawn are explored by launches only")
+        if count == 1:
+            return 1
+        first = {Sym(name="%cta"): 1}
+        turns = [
+            Apply(op="*", args=pair, dtype="i32") for pair in ((Sym(name=own or ""), grid), (grid, Sym(name=own or "")))
+        ]
+        if count != self.role.instances or lo not in [{**first, t: 1} for t in turns]:
+            raise Unfit("tiles that are divided among other than all instances in turn are explored by launches only")
+        if self.plan.round not in (1, count):
+            raise Unfit("roles divide the tiles among different numbers of instances")
+        self.plan.round = count
+        return count
+
+    def _skip(self, e: Expr, loops: tuple[Inner, ...]) -> Expr:
+        """How many stages a cursor skips: counts, the instance's number and constants, added and multiplied."""
+        if isinstance(e, Const) or (isinstance(e, Sym) and e.name == self.role.var):
+            return e
+        form = {t: c for t, c in linear(e).items() if t is not None}
+        if len(form) == 1 and e in form:
+            count, _ = self._find(form)
+            inner = e.args[0] if isinstance(e, Apply) and e.op in ("cdiv", "//") else None
+            if count is None and inner is not None and isinstance(e, Apply) and isinstance(e.args[1], Const):
+                count, _ = self._find({t: c for t, c in linear(inner).items() if t is not None})
+                count = count if count is not None and count.granule == e.args[1].value else None
+            if count is not None and count.launch:
+                return self._loop_bound(e, loops)
+        if isinstance(e, Apply) and e.op in ("+", "-", "*"):
+            return e.model_copy(update={"args": tuple(self._skip(a, loops) for a in e.args)})
+        raise Unfit(f"a cursor skips {text(e)[:60]} stages, which no loop of all tiles counts")
 
     def _fixed(self, e: Expr, loops: tuple[Inner, ...], what: str) -> Expr:
         """An expression that says which shared memory or barrier is meant: the same in every tile and iteration."""

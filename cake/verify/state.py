@@ -20,7 +20,7 @@ The state is refused (None) where the reading has a suspicion that only the futu
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from hashlib import blake2b
 from typing import Any
 
@@ -62,10 +62,20 @@ class State:
     """Builds the state of the cut that ``m`` and ``order`` are at. ``reach``: how many iterations from either end of a
     loop its guards can tell apart; ``moduli``: residues of loop indices that they test."""
 
-    def __init__(self, m: Executor, order: Order, rings: Rings, reach: int, moduli: Iterable[int]) -> None:
+    def __init__(
+        self,
+        m: Executor,
+        order: Order,
+        rings: Rings,
+        reach: int,
+        moduli: Iterable[int],
+        ahead: Collection[tuple[str, int, str]] = (),
+    ) -> None:
+        """``ahead``: cursors that say nothing yet (``shifts``)."""
         self.m, self.order, self.rings = m, order, rings
         self.reach, self.moduli = reach, tuple(sorted(moduli))
-        self.bases = rings.bases(m)
+        self.ahead = ahead
+        self.bases = rings.bases(m, ahead)
         self.columns = order.columns
         self.agents = len(order.agents)
         self.items: dict[tuple[int, int], int] = {}
@@ -264,10 +274,9 @@ class State:
                 found.append(None)
                 continue
             step = runner.step
-            assert isinstance(step.code, Gate)
-            before, after, index = step.data
             place: Any = step.code.path
-            if not step.code.tile:
+            if isinstance(step.code, Gate) and not step.code.tile:
+                before, after, index = step.data
                 residues = tuple(index % m for m in self.moduli)
                 place = place, index - low, min(before, self.reach), min(after, self.reach), residues
             found.append((place, self._queues(runner), runner.cluster_arrived))
@@ -278,6 +287,8 @@ class State:
                 continue
             seen.add(id(inst))
             for name, value in inst.cursors.items():
+                if (inst.role.name, name) in self.rings.dead or (inst.role.name, inst.index, name) in self.ahead:
+                    continue
                 group = self.rings.of_cursor.get((inst.role.name, name))
                 base = self.rings.base(self.bases, group, inst.index)
                 found.append(value - base if group is not None else value)

@@ -28,6 +28,7 @@ SPECIFICATION = ROOT / "tests" / "ir" / "examples"
 POINTS: list[tuple[Path, str | None, dict[str, Any], bool]] = [
     (EXAMPLES / "gemm.cake", None, {}, True),
     (EXAMPLES / "gemm.cake", None, {"BN": 128, "STAGES": 3, "GROUP": 1}, True),
+    (EXAMPLES / "gemm_pingpong.cake", None, {"STAGES": 3}, True),
     (EXAMPLES / "rmsnorm.cake", None, {}, True),
     (EXAMPLES / "rmsnorm.cake", None, {"ROWS": 4, "COLS": 1024}, True),
     (EXAMPLES / "softmax.cake", "softmax", {}, True),
