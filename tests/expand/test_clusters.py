@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from cake.expand.show import show_kernel
 from cake.expand.wellformed import problems
 from cake.ir import expanded as x
 from cake.ir.evaluate import evaluate
+from cake.verify import verify
 from tests.expand.cases import Case, check, parametrised
 from tests.expand.compare import skeleton
 from tests.expand.kernels import errors, ring
+from tests.machine.edit import edit
 
 GEMM = (
     (Path(__file__).parents[1] / "ir" / "examples" / "gemm.cake").read_text().replace("{1, 2} = 1", "{1, 2, 4, 8} = 1")
@@ -139,6 +142,11 @@ def test_grid_counts_clusters() -> None:
     assert evaluate(kernel.grid, {**env, "M": 100_000}) == 66
 
 
+def narrowed(kind: type[x.Wait] | type[x.Arrive], node: x.Stmt) -> x.Stmt:
+    """Of CTA scope, whatever it was."""
+    return node.model_copy(update={"scope": "cta"}) if isinstance(node, kind) else node
+
+
 def test_ordinary_reads_take_the_scope_of_the_cluster() -> None:
     """What a thread has read by ordinary loads is not known to a peer through a CTA-scope arrival."""
     kernel = expand_text(shared())
@@ -146,6 +154,8 @@ def test_ordinary_reads_take_the_scope_of_the_cluster() -> None:
     assert [n.scope for n in load if isinstance(n, x.Wait)] == ["cluster"]
     assert [n.scope for n in math if isinstance(n, x.Arrive)] == ["cluster"]
     assert [n.scope for n in math if isinstance(n, x.Wait)] == ["cta"]
+    for kind in (x.Wait, x.Arrive):  # and it is no wider than needed
+        assert "D202" in verify(edit(kernel, partial(narrowed, kind)), effort="quick").codes
 
 
 def test_expand_says_why() -> None:
