@@ -87,6 +87,8 @@ class _Builder:
             self.reader = Reader(self.kernel, role)
             self.tiles = dict(role.tiles)
             body = self._body(role.body, ())
+            if role.solo and _leading(body) != _leading(role.body):
+                raise Unfit(f"only the elected lane of {role.name} changes its registers")
             if sum(isinstance(n, x.For) and n.role == "tiles" for n in body) > 1:
                 raise Unfit(f"{role.name} walks the tiles more than once")
             roles.append(role.model_copy(update={"body": body, "tiles": self.tiles}))
@@ -428,6 +430,11 @@ class _Builder:
         else:
             return []
         return [x.Op(op="assign", operands=operands, type=node.type, executor=node.executor, span=node.span)]
+
+
+def _leading(body: tuple[x.Stmt, ...]) -> int:
+    """How many register moves the whole of a solo role makes: those that its program begins with."""
+    return next((i for i, n in enumerate(body) if not isinstance(n, x.SetMaxNReg)), len(body))
 
 
 def _add(value: Expr, term: Expr, factor: int) -> Expr:
