@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from cake.diagnostics import CakeError, Diagnostic, Findings
 from cake.expand.constants import Value
-from cake.expand.kernel import expand_kernel
+from cake.expand.kernel import Expansions, expand_kernel
 from cake.expand.sequences import expand_sequence
 from cake.expand.wellformed import problems
 from cake.ir import expanded as x
@@ -68,15 +68,16 @@ def check_file(file: s.File, kernels: list[x.Kernel] | None = None) -> list[Diag
     for name in duplicates([k.name for k in named]):
         again = [k for k in named if k.name == name][-1]
         findings.error("T002", f"`{name}` is declared twice", again.span, help="use another name")
+    expansions = Expansions(file)
     for kernel in file.kernels:
         for target in kernel.targets or ("",):
-            expanded, found = expand_kernel(file, kernel, target=target or None)
+            expanded, found = expansions.of(kernel, target=target or None)
             for d in found:
                 findings.add(d)
             if expanded is not None and kernels is not None:
                 kernels.append(expanded)
     for sequence in file.sequences:
-        for d in expand_sequence(file, sequence)[1]:
+        for d in expand_sequence(file, sequence, expansions=expansions)[1]:
             findings.add(d)
     return findings.items
 

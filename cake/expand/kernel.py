@@ -79,6 +79,24 @@ def expand_kernel(
     return (None if findings.errors else result), findings.items
 
 
+class Expansions:
+    """The expansions of a file's kernels, each made once: a kernel is checked by itself and in every step that calls it."""
+
+    def __init__(self, file: s.File) -> None:
+        self.file = file
+        self.known: dict[tuple[int, str | None, str], tuple[x.Kernel | None, list[Diagnostic]]] = {}
+
+    def of(
+        self, kernel: s.Kernel, constants: Mapping[str, Value] | None = None, target: str | None = None
+    ) -> tuple[x.Kernel | None, list[Diagnostic]]:
+        """What ``expand_kernel`` says of a kernel of the file."""
+        chosen = target or (kernel.targets[0] if kernel.targets else None)
+        key = id(kernel), chosen, repr(sorted((constants or {}).items()))
+        if key not in self.known:
+            self.known[key] = expand_kernel(self.file, kernel, constants, chosen)
+        return self.known[key]
+
+
 def _expand(ctx: KernelContext, constants: Mapping[str, Value]) -> x.Kernel:
     bind_constants(ctx, constants)
     d.bind_params(ctx)

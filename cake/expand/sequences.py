@@ -16,7 +16,7 @@ from cake.expand import expressions as ex
 from cake.expand.constants import Value, bind_constants, declared
 from cake.expand.context import Abort, KernelContext
 from cake.expand.functions import load_rules
-from cake.expand.kernel import expand_kernel
+from cake.expand.kernel import Expansions
 from cake.expand.values import Storage
 from cake.facts import show
 from cake.ir import expanded as x
@@ -27,13 +27,18 @@ from cake.ir.targets import TARGETS
 
 
 def expand_sequence(
-    file: s.File, sequence: s.Sequence, constants: Mapping[str, Value] | None = None, target: str | None = None
+    file: s.File,
+    sequence: s.Sequence,
+    constants: Mapping[str, Value] | None = None,
+    target: str | None = None,
+    expansions: Expansions | None = None,
 ) -> tuple[Sequence | None, list[Diagnostic]]:
-    """Check and expand a sequence and its kernels. Returns None with the findings if one of them blocks."""
+    """Check and expand a sequence and its kernels. Returns None with the findings if one of them blocks. ``expansions``: of the
+    file, as far as they have been made."""
     load_rules()
     findings = Findings()
     try:
-        result = _Expansion(file, sequence, findings, constants or {}, target).run()
+        result = _Expansion(file, sequence, findings, constants or {}, target, expansions or Expansions(file)).run()
     except Abort:
         return None, findings.items
     except CakeError as error:
@@ -51,8 +56,10 @@ class _Expansion:
         findings: Findings,
         constants: Mapping[str, Value],
         target: str | None,
+        expansions: Expansions,
     ) -> None:
         self.file, self.sequence, self.findings = file, sequence, findings
+        self.expansions = expansions
         self.constants = constants
         self.kernels = {k.name: k for k in file.kernels}
         self.target = self._target(target)
@@ -216,7 +223,7 @@ class _Expansion:
                     help=f"did you mean `{near[0]}`?" if near else f"it has {', '.join(sorted(names)) or 'none'}",
                 )
             chosen[kw.name] = ex.constant(self.ctx, kw.value, f"`{kw.name}`")
-        result, found = expand_kernel(self.file, kernel, chosen, self.target)
+        result, found = self.expansions.of(kernel, chosen, self.target)
         for diagnostic in found:
             self.findings.add(diagnostic)
         if result is None:
