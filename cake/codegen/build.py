@@ -19,7 +19,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 import cake
-from cake.codegen import cache as cache_module
+from cake import cache as cache_module
 from cake.codegen import elf, messages, nvrtc
 from cake.codegen.parameters import Parameter
 from cake.codegen.parameters import parameters as parameters_of

@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from cake.codegen.cache import Cache
+from cake.cache import Cache
 from cake.diagnostics import CakeError, Diagnostic
 from cake.diagnostics.jsonout import from_json, to_json
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 import cake
-from cake.codegen.cache import Cache
+from cake.cache import Cache
 from cake.ir import expanded as x
 from cake.verify.verdict import Verdict
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cake.cache import Cache
 from cake.codegen import build as build_module
 from cake.codegen import elf, nvrtc
 from cake.codegen.build import Stamp, build, read, write
-from cake.codegen.cache import Cache
 from cake.codegen.report import disassemble, report, tool
 from cake.diagnostics import CakeError
 from cake.runtime import load

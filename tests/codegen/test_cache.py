@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cake.codegen.cache import Cache, default_directory, key_of
+from cake.cache import Cache, default_directory, key_of
 
 KEY = "ab" + "0" * 62
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cake.cache import Cache
 from cake.codegen import emit, nvrtc, parameters
 from cake.codegen.build import build, read, write
-from cake.codegen.cache import Cache
 from cake.codegen.chaos import poisoned, sides
 from cake.codegen.sync import SYNC
 from cake.diagnostics import CakeError

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import cake.ptx.check
+from cake.cache import Cache
 from cake.codegen.build import build
-from cake.codegen.cache import Cache
 from cake.diagnostics import CakeError
 from cake.ir import expanded as x
 from tests.ptx.compiled import edited, example, needs_nvrtc, source_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cake.codegen.cache import Cache
+from cake.cache import Cache
 from cake.compiler import check_path, check_text, expand_file, expand_text
 from cake.diagnostics import CakeError
 from cake.diagnostics.codes import all_codes, explain
