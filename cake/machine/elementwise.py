@@ -24,6 +24,21 @@ Array = NDArray[Any]
 Meaning = Callable[..., Array]
 
 
+SMALL = 1 << 14
+"""Elements that are copied sooner than a view is made (``np.broadcast_to`` costs ten microseconds)."""
+
+
+def widened(a: Array, shape: tuple[int, ...]) -> Array:
+    """``a`` broadcast to ``shape``, not to be written to."""
+    if a.shape == shape:
+        return a
+    if math.prod(shape) > SMALL:
+        return np.broadcast_to(a, shape)
+    wide = np.empty(shape, dtype=a.dtype)
+    wide[...] = a
+    return wide
+
+
 def to_f32(a: Array) -> Array:
     """Exact widening to f32. bf16 is the upper half of an f32: shifting its bits is several times faster than
     astype."""

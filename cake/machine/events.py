@@ -88,6 +88,11 @@ class Site:
     path: str
 
     @property
+    def place(self) -> int:
+        """How far it is in an agent's program: the entry's steps, then its role's."""
+        return self.number if self.role == "entry" else self.number + (1 << 40)
+
+    @property
     def span(self) -> Span | None:
         """Where the node was written."""
         return self.node.span
@@ -435,7 +440,8 @@ class Setup:
 
 class Observer(Protocol):
     """Reads the stream. ``start`` is called once for each batch of clusters that runs together, ``end`` when it has
-    finished."""
+    finished. One that has an attribute ``inputs`` that is False is not told of loads from inputs, which are the better part
+    of many kernels' accesses and conflict with nothing."""
 
     def start(self, setup: Setup) -> None:
         """The agents of a batch exist."""

@@ -60,6 +60,7 @@ class Executor:
         self.clusters: list[ClusterState] = []
         self.cta_count = 0
         self.steps = 0
+        self.most: int | None = None
         self.operations = 0
         self.events = 0
         self.live = 0
@@ -173,8 +174,9 @@ class Executor:
 
     def run(self, max_steps: int | None) -> None:
         """Run everything to its end."""
+        self.most = max_steps
         self.start()
-        self.drain(max_steps)
+        self.drain()
         if self.live:
             report(self)
         if self.observer is not None:
@@ -191,13 +193,11 @@ class Executor:
                 self.emit(ev.Begin(self.event_id(), None, runner.agent))
             self._move(runner)
 
-    def drain(self, max_steps: int | None) -> None:
+    def drain(self) -> None:
         """Run until nothing can."""
         scheduler = self.scheduler
         while (entity := scheduler.next()) is not None:
-            self.steps += 1
-            if max_steps is not None and self.steps > max_steps:
-                fail("U906", f"stopped after {max_steps} steps", self.kernel.span)
+            self.count()
             if isinstance(entity, Runner):
                 step = entity.step
                 assert step is not None
@@ -207,6 +207,13 @@ class Executor:
                     entity.fresh = False
             elif entity.advance(self):
                 scheduler.add(entity)
+
+    def count(self, steps: int = 1) -> None:
+        """So many agents' steps more; there is a limit to them."""
+        self.steps += steps
+        if self.most is not None and self.steps > self.most:
+            self.steps = self.most + 1
+            fail("U906", f"stopped after {self.most} steps", self.kernel.span)
 
     def _move(self, runner: Runner) -> None:
         """On to the next step, from the entry to the role, or out."""

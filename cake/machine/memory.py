@@ -33,8 +33,8 @@ def merged(numbers: Array, width: int) -> Spans:
     extent = (int(numbers.max()) - low) // width + 1
     places = numbers - low
     if extent > 16 * numbers.size + 4096 or (width > 1 and (places % width).any()):
-        flat = np.unique(numbers)
-        breaks = np.flatnonzero(np.diff(flat) > width)
+        flat = np.sort(numbers, axis=None)
+        breaks = np.flatnonzero(flat[1:] - flat[:-1] > width)
         lows = flat[np.concatenate(([0], breaks + 1))]
         highs = flat[np.concatenate((breaks, [flat.size - 1]))] + width
         return tuple(zip(lows.tolist(), highs.tolist(), strict=True))
@@ -85,16 +85,23 @@ class BufferLayout:
         return numpy_dtype(self.buffer.dtype)
 
     @cached_property
-    def addresses(self) -> Array:
-        """For each element its first byte, from the tile's start and before swizzling."""
-        total = np.zeros(self.buffer.shape, dtype=np.int64)
+    def axes(self) -> tuple[Array, ...]:
+        """For each place along each axis, how many bytes it adds to an element's address, before swizzling."""
+        found = []
         for axis, (extent, stride) in enumerate(zip(self.buffer.shape, self.strides, strict=True)):
             at = np.arange(extent, dtype=np.int64)
             if axis == len(self.strides) - 1:
-                at = (at // self.panel) * self.panel_stride + (at % self.panel) * stride
+                found.append((at // self.panel) * self.panel_stride + (at % self.panel) * stride)
             else:
-                at = at * stride
-            total += at.reshape([-1 if i == axis else 1 for i in range(len(self.strides))])
+                found.append(at * stride)
+        return tuple(found)
+
+    @cached_property
+    def addresses(self) -> Array:
+        """For each element its first byte, from the tile's start and before swizzling."""
+        total = np.zeros(self.buffer.shape, dtype=np.int64)
+        for axis, places in enumerate(self.axes):
+            total += places.reshape([-1 if i == axis else 1 for i in range(len(self.axes))])
         return total
 
     def start(self, instance: int, slot: int) -> int:
@@ -108,13 +115,13 @@ class BufferLayout:
         b = self.buffer
         return self.start(b.instances - 1, b.slots - 1) + int(self.addresses.max()) + self.itemsize
 
-    def swizzled(self, absolute: Array) -> Array:
-        """Absolute byte addresses after swizzling: bits 4.. are xored with bits 7.. (1, 2 or 3 of them)."""
+    def swizzled(self, absolute: Any) -> Any:
+        """Absolute byte addresses (an array of them, or one) after swizzling: bits 4.. are xored with bits 7.. (1, 2 or 3 of
+        them)."""
         if not self.buffer.swizzle:
             return absolute
         mask = self.buffer.swizzle // 16 - 1
-        result: Array = absolute ^ (((absolute >> 7) & mask) << 4)
-        return result
+        return absolute ^ (((absolute >> 7) & mask) << 4)
 
     def spans(self, start: int, elements: Array) -> Spans:
         """The bytes of elements given by their ``addresses``, in a tile at ``start``."""

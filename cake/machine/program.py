@@ -3,7 +3,7 @@ instances."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cake.ir import expanded as x
@@ -36,12 +36,18 @@ class Operation(Statement):
 
     def __init__(self, node: x.Op, path: str, alone: bool, unit: Unit) -> None:
         super().__init__(node, path, alone)
-        self.meaning: Meaning = MEANINGS[node.op](node, unit)
+        meaning: Meaning = MEANINGS[node.op](node, unit)
+        self.meaning = meaning
         shuffles = node.op in ("reduce", "argreduce") and node.attrs.get("scope") == "warp"
-        self.width = 1 if shuffles else WIDTH[self.meaning.row.width]
+        self.width = 1 if shuffles else WIDTH[meaning.row.width]
         if not self.by_lanes:
             self.width = 0
         self.halves = 2 if self.by_lanes else 1
+        self.blocks = type(meaning).ready is not Meaning.ready
+        self.tells = bool(meaning.register_reads) or type(meaning).effects is not Meaning.effects
+        self.atomic = node.op in ("atomic", "draw", "signal", "wait_until")
+        everyone = self.by_lanes or alone
+        self.private = meaning.private and everyone and not self.width and not meaning.register_reads
         bases = {v.base for v in node.operands.values() if isinstance(v, x.Ref)}
         self.exchanges = self.by_lanes and not bases.isdisjoint(unit.exchanged)
         self.uses = Uses(node)
@@ -56,6 +62,12 @@ class Operation(Statement):
             if tile is not None and m.observer is not None:
                 m.emit(ev.Unset(m.event_id(), step.site, tile))
 
+    def act(self, inst: Instance, step: Step) -> None:
+        m, meaning = inst.machine, self.meaning
+        (meaning.first if meaning.computed or m.values else meaning.place)(inst, step)
+        if self.tells and m.observer is not None and step.result is not None:
+            m.events += self.executions(inst)  # those that nobody asks for
+
     def run(self, m: Executor, runner: Runner, step: Step) -> bool:
         if runner.released:
             return True
@@ -66,29 +78,30 @@ class Operation(Statement):
             assert step.meeting is not None
             members = step.meeting[runner.warp // self.width]
         inst, meaning = step.tape.instance, self.meaning
-        if not meaning.ready(m, runner, step):
+        if self.blocks and not meaning.ready(m, runner, step):
             return False
         if meaning.asynchronous:
             meaning.issue(m, inst, step, members)
         else:
             if step.came == 0:
                 (meaning.first if meaning.computed or m.values else meaning.place)(inst, step)
-                self._move(m, inst, step)
+                if m.moved is not None:
+                    self._move(m, inst, step)
             step.came += len(members)
             if meaning.writes and (m.values or meaning.computed):
                 self._write(inst, step, members)
-        if m.observer is not None:
-            self._tell(m, inst, step, members)
+            if self.tells and m.observer is not None:
+                self._tell(m, inst, step, members)
         if self.width:
             release(m, runner, step, self.width)
         return True
 
     def _move(self, m: Executor, inst: Instance, step: Step) -> None:
         """Tell an observer that asks where the elements lie."""
-        if m.moved is not None:
-            found = footprint(self.meaning, inst, step)
-            if found is not None:
-                m.moved(step.site, found)
+        assert m.moved is not None
+        found = footprint(self.meaning, inst, step)
+        if found is not None:
+            m.moved(step.site, found)
 
     def _write(self, inst: Instance, step: Step, members: list[Runner]) -> None:
         """Whole warps write their part."""
@@ -107,24 +120,25 @@ class Operation(Statement):
         """The effect with what each lane touches."""
         if not isinstance(effect.region, ev.SharedRegion):
             return effect
-        return replace(effect, reach=reach(self.meaning, inst, step, warp))
+        touched = reach(self.meaning, inst, step, warp)
+        return ev.Effect(effect.operand, effect.mode, effect.region, effect.proxy, effect.part, touched)
 
     def _tell(self, m: Executor, inst: Instance, step: Step, members: list[Runner]) -> None:
-        meaning = self.meaning
-        atomic = self.node.op in ("atomic", "draw", "signal", "wait_until")
+        meaning, site = self.meaning, step.site
         if step.told is None:
             step.told = {}
-        word = meaning.word(step)
+        word = meaning.word(step) if self.atomic else None
         for member in members:
             told = step.told.get(member.warp)
             if told is None:
-                effects = () if meaning.asynchronous else meaning.effects(inst, step, member.warp)
+                told = meaning.effects(inst, step, member.warp)
                 if self.exchanges:
-                    effects = tuple(self._reaching(e, inst, step, member.warp) for e in effects)
-                told = (*effects, *meaning.register_effects(inst, member.warp))
+                    told = tuple(self._reaching(e, inst, step, member.warp) for e in told)
+                if meaning.register_reads:
+                    told = (*told, *meaning.register_effects(inst, member.warp))
                 step.told[member.warp] = told
             for effect in told:
-                m.emit(ev.Access(m.event_id(), step.site, member.agent, effect, atomic, word))
+                m.emit(ev.Access(m.event_id(), site, member.agent, effect, self.atomic, word))
 
 
 @dataclass
@@ -140,13 +154,20 @@ class RoleProgram:
 class Compiler:
     """Compiles the statements of one role."""
 
-    def __init__(self, kernel: x.Kernel, role: x.Role | None, tracked: frozenset[str], needed: Needed | None) -> None:
+    def __init__(
+        self,
+        kernel: x.Kernel,
+        role: x.Role | None,
+        tracked: frozenset[str],
+        needed: Needed | None,
+        untold: frozenset[str],
+    ) -> None:
         warps = kernel.threads // 32 if role is None else role.warps
         self.kernel = kernel
         self.role = role
         tiles = {} if role is None else dict(role.tiles)
         body = kernel.entry if role is None else () if role.solo else role.body
-        self.unit = Unit(kernel, role, warps, tiles, tracked, needed, exchanged(kernel, statements(body)))
+        self.unit = Unit(kernel, role, warps, tiles, tracked, needed, exchanged(kernel, statements(body)), untold)
         self.named = {b.name: b for b in kernel.named}
 
     def compile(self) -> RoleProgram:
@@ -329,8 +350,12 @@ def _flow(node: x.Op, sources: dict[str, set[str]], loads: dict[str, str], neede
                 loads[target.name] = next((v.base for v in node.operands.values() if isinstance(v, x.Ref)), "")
 
 
-def compile_kernel(kernel: x.Kernel, needed: Needed | None = None) -> tuple[RoleProgram, dict[str, RoleProgram]]:
-    """The entry and the roles. ``needed``: the only values to compute (None: all)."""
+def compile_kernel(
+    kernel: x.Kernel, needed: Needed | None = None, *, inputs: bool = True
+) -> tuple[RoleProgram, dict[str, RoleProgram]]:
+    """The entry and the roles. ``needed``: the only values to compute (None: all); ``inputs``: an observer wants to be told of
+    loads from inputs."""
     tracked = tracked_tiles(kernel)
-    entry = Compiler(kernel, None, tracked, needed).compile()
-    return entry, {role.name: Compiler(kernel, role, tracked, needed).compile() for role in kernel.roles}
+    untold = frozenset() if inputs else frozenset(t.name for t in kernel.tensors if t.direction == "in")
+    entry = Compiler(kernel, None, tracked, needed, untold).compile()
+    return entry, {role.name: Compiler(kernel, role, tracked, needed, untold).compile() for role in kernel.roles}

@@ -24,7 +24,7 @@ from cake.ir import expanded as x
 from cake.ir.layout import WARP, Layout, RegisterMap, TileType
 from cake.ir.ops import OPS
 from cake.machine import owners
-from cake.machine.elementwise import Array
+from cake.machine.elementwise import Array, widened
 from cake.machine.meanings.base import Meaning
 from cake.machine.meanings.matrix import LdMatrix, StMatrix
 from cake.machine.meanings.moves import Move
@@ -92,10 +92,10 @@ class Reach:
 
     def _chosen(self) -> tuple[Array, Array]:
         shape = self.addresses.shape
-        lanes = np.stack([np.broadcast_to(m, shape).reshape(-1) for m in self.masks])
+        lanes = np.stack([widened(m, shape).reshape(-1) for m in self.masks])
         chosen = lanes[0] != 0
         if self.where is not None:
-            chosen = chosen & np.broadcast_to(self.where, shape).reshape(-1)
+            chosen = chosen & widened(self.where, shape).reshape(-1)
         return self.addresses.reshape(-1)[chosen], lanes[:, chosen]
 
     @property

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,13 +12,18 @@ from cake.ir import expanded as x
 from cake.ir.evaluate import Scalar, compile_expr
 from cake.ir.layout import TileType
 from cake.machine import events as ev
-from cake.machine.elementwise import Array
+from cake.machine.elementwise import Array, widened
 from cake.machine.faults import fail
+from cake.machine.intervals import shifted
 from cake.machine.memory import BufferLayout, merged, read_box
 from cake.machine.registers import TileFunction, compile_tile
 
 if TYPE_CHECKING:
     from cake.machine.instance import Cta, Instance
+
+
+KNOWN = 8192
+"""Regions of a reference that are remembered."""
 
 
 @dataclass(slots=True)
@@ -42,12 +46,31 @@ class Box:
     sizes: tuple[int, ...]
 
 
-@dataclass(slots=True)
 class Elements:
-    """Elements of a buffer or tensor: one index array an axis, broadcasting to the domain."""
+    """Elements of a buffer or tensor. ``base``: for each axis the index, or a number that is added to the ``fixed`` part of it,
+    which a reference has in common with all its steps; ``numbers``: where they are, once that has been asked."""
 
-    tile: Tile | None
-    index: tuple[Array, ...]
+    __slots__ = ("_index", "base", "fixed", "numbers", "tile")
+
+    def __init__(self, tile: Tile | None, base: tuple[int | Array, ...], fixed: tuple[Array | None, ...]) -> None:
+        self.tile = tile
+        self.base = base
+        self.fixed = fixed
+        self.numbers: Array | None = None
+        self._index: tuple[Array, ...] | None = None
+
+    @property
+    def index(self) -> tuple[Array, ...]:
+        """One index array an axis, broadcasting to the domain."""
+        if self._index is None:
+            self._index = tuple([_array(at, part) for at, part in zip(self.base, self.fixed, strict=True)])
+        return self._index
+
+
+def _array(at: int | Array, fixed: Array | None) -> Array:
+    if fixed is None:
+        return np.asarray(at, dtype=np.int64) if isinstance(at, int) else at
+    return fixed + at
 
 
 class Reference:
@@ -191,89 +214,143 @@ class ElementReference(Reference):
 
     def __init__(self, ref: x.Ref, node: x.Node, kernel: x.Kernel, domain: TileType | None, warps: int) -> None:
         super().__init__(ref, node, kernel)
-        self.indices: list[TileFunction] = []
+        self.indices: list[Scalar | None] = []
+        self.tiles: list[TileFunction | None] = []
+        fixed: list[Array | None] = []
         self.domain = domain
         self.shape = domain.shape if domain is not None else ()
         self.single = math.prod(self.shape) == 1
         for sub in ref.subs:
             if isinstance(sub, x.Range):
                 fail("T000", f"`{ref.base}`: an element move takes points and index tiles, not slices", node.span)
-            self.indices.append(self._index(sub, domain, warps))
-
-    @staticmethod
-    def _index(sub: x.Point | x.Elem, domain: TileType | None, warps: int) -> TileFunction:
-        if isinstance(sub, x.Elem):
-            return compile_tile(sub.index, domain, warps)
-        at: Callable[[dict[str, object]], int] = compile_expr(sub.at)  # type: ignore[assignment]
-        return lambda inst: np.asarray(at(inst.env), dtype=np.int64)
+            split = shifted(sub.index if isinstance(sub, x.Elem) else sub.at)
+            if split is None:
+                assert isinstance(sub, x.Elem)
+                self.indices.append(None)
+                self.tiles.append(compile_tile(sub.index, domain, warps))
+                fixed.append(None)
+                continue
+            scalar, part = split
+            self.indices.append(scalar or (lambda env: 0))
+            self.tiles.append(None)
+            constant = None if part is None else compile_tile(part, domain, warps)(None)  # type: ignore[arg-type]
+            fixed.append(None if constant is None else constant.astype(np.int64))
+        self.fixed = tuple(fixed)
+        self.points = not any(self.tiles) and all(f is None for f in fixed)
+        self.spread = [(0, 0) if f is None else (int(f.min()), int(f.max())) for f in fixed]
+        self.known: dict[Any, ev.Spans] = {}
 
     def elements(self, inst: Instance, where: Array | None) -> Elements:
         """The elements meant now; each one that ``where`` admits lies inside. The others are moved to element 0."""
         shape = self.buffer.shape if self.buffer is not None else inst.machine.memory[self.ref.base].shape
-        index = []
-        for axis, (function, extent) in enumerate(zip(self.indices, shape, strict=True)):
-            at = function(inst)
-            if at.ndim == 0 and 0 <= int(at) < extent:
-                index.append(at)
-                continue
-            bad = (at < 0) | (at >= extent)
-            if bad.any():
+        env = inst.env
+        base: list[int | Array] = []
+        fixed = self.fixed
+        for axis, extent in enumerate(shape):
+            scalar = self.indices[axis]
+            if scalar is not None:
+                value = int(scalar(env))
+                least, most = self.spread[axis]
+                if value + least >= 0 and value + most < extent:
+                    base.append(value)
+                    continue
+                at = _array(value, self.fixed[axis])
+                fixed = tuple([None if i == axis else f for i, f in enumerate(fixed)])
+            else:
+                function = self.tiles[axis]
+                assert function is not None
+                at = function(inst)
+            if at.size and (int(at.min()) < 0 or int(at.max()) >= extent):
+                bad = (at < 0) | (at >= extent)
                 accessed = bad if where is None else bad & where
                 if where is None or accessed.any():
                     wrong = np.broadcast_to(at, accessed.shape)[accessed]
                     self.outside(axis, int(wrong.reshape(-1)[0]), extent)
                 else:
                     at = np.where(where, at, 0)
-            index.append(at)
-        return Elements(self.tile(inst), tuple(index))
+            base.append(at)
+        return Elements(self.tile(inst), tuple(base), fixed)
 
     def read(self, inst: Instance, elements: Elements) -> Array:
         """Values in the domain's shape."""
-        index = tuple(np.broadcast_arrays(*elements.index))
         tile = elements.tile
+        index: tuple[Any, ...] = elements.base if self.points else elements.index
         if tile is None:
             value = np.asarray(inst.machine.memory[self.ref.base][index])
         else:
             value = tile.cta.shared.gather(tile.name, tile.instance, tile.slot, index)
-        return np.broadcast_to(value, self.shape)
+        return widened(value, self.shape)
 
     def flat(self, inst: Instance, elements: Elements, mask: Array | None) -> Array:
         """Row-major element numbers (tensor) or byte addresses (buffer) of the elements, those that ``mask``
         selects."""
-        index = np.broadcast_arrays(*elements.index, np.empty(self.shape, dtype=np.int8))[:-1]
-        tile = elements.tile
-        if tile is None:
-            shape = inst.machine.memory[self.ref.base].shape
-            numbers = np.ravel_multi_index(tuple(i.astype(np.int64) for i in index), shape)
-        else:
-            numbers = self.layout(inst).addresses[tuple(index)]
-        numbers = np.asarray(numbers)
-        return numbers if mask is None else numbers[np.broadcast_to(mask, numbers.shape)]
+        numbers = elements.numbers
+        if numbers is None:
+            total: Any = 0
+            tile = elements.tile
+            if tile is None:
+                strides = row_major(inst.machine.memory[self.ref.base].shape)
+                for at, stride in zip(elements.index, strides, strict=True):
+                    total = total + at.astype(np.int64) * stride
+            else:
+                for at, places in zip(elements.index, self.layout(inst).axes, strict=True):
+                    total = total + places[at]
+            numbers = elements.numbers = widened(total, self.shape)
+        return numbers if mask is None else numbers[widened(mask, numbers.shape)]
 
-    def region(self, inst: Instance, elements: Elements, mask: Array | None) -> ev.Region:
-        """The exact region of the elements that ``mask`` selects."""
-        if self.single and (mask is None or bool(mask.all())):
-            return self._one(inst, elements)
-        numbers = self.flat(inst, elements, mask)
+    def region(
+        self, inst: Instance, elements: Elements, mask: Array | None, key: tuple[int | None, bool] | None = None
+    ) -> ev.Region:
+        """The exact region of the elements that ``mask`` selects. ``key``: a name of that mask among those of the reference,
+        so that a region that recurs is computed once."""
         tile = elements.tile
+        name = None if key is None else self._name(elements, key)
+        spans = None if name is None else self.known.get(name)
+        if spans is None and self.single and (mask is None or bool(mask.all())):
+            spans = self._one(inst, elements)
+        elif spans is None:
+            numbers = self.flat(inst, elements, mask)
+            if tile is None:
+                spans = number_spans(numbers)
+            else:
+                layout = self.layout(inst)
+                spans = layout.spans(layout.start(tile.instance, tile.slot), numbers)
+        if name is not None and len(self.known) < KNOWN:
+            self.known[name] = spans
         if tile is None:
-            return ev.GlobalRegion(self.ref.base, spans=number_spans(numbers))
-        layout = self.layout(inst)
-        spans = layout.spans(layout.start(tile.instance, tile.slot), numbers)
+            return ev.GlobalRegion(self.ref.base, spans=spans)
         return ev.SharedRegion(tile.cta.index, spans, tile.name, tile.slot, tile.position)
 
-    def _one(self, inst: Instance, elements: Elements) -> ev.Region:
-        """The region of a single element."""
-        index = tuple(int(i) if i.ndim == 0 else int(i.reshape(-1)[0]) for i in elements.index)
+    def _name(self, elements: Elements, key: tuple[int | None, bool]) -> object:
+        """What tells one region of a buffer from another, if a few integers do."""
+        tile, base = elements.tile, elements.base
+        if tile is None or elements.fixed is not self.fixed or not all(isinstance(at, int) for at in base):
+            return None
+        return tile.instance, tile.slot, base, key
+
+    def _one(self, inst: Instance, elements: Elements) -> ev.Spans:
+        """Where a single element is."""
+        index = [
+            at if isinstance(at, int) and part is None else int(_array(at, part).reshape(-1)[0])
+            for at, part in zip(elements.base, elements.fixed, strict=True)
+        ]
         tile = elements.tile
         if tile is None:
-            number = 0
-            for at, extent in zip(index, inst.machine.memory[self.ref.base].shape, strict=True):
-                number = number * extent + at
-            return ev.GlobalRegion(self.ref.base, spans=((number, number + 1),))
+            strides = row_major(inst.machine.memory[self.ref.base].shape)
+            number = sum(at * stride for at, stride in zip(index, strides, strict=True))
+            return ((number, number + 1),)
         layout = self.layout(inst)
-        spans = layout.spans(layout.start(tile.instance, tile.slot), layout.addresses[index])
-        return ev.SharedRegion(tile.cta.index, spans, tile.name, tile.slot, tile.position)
+        first = layout.start(tile.instance, tile.slot)
+        first = layout.swizzled(first + sum(int(places[at]) for at, places in zip(index, layout.axes, strict=True)))
+        return ((first, first + layout.itemsize),)
+
+
+def row_major(shape: tuple[int, ...]) -> list[int]:
+    """How many elements a step along each axis is."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 1, 0, -1):
+        strides[axis - 1] = strides[axis] * shape[axis]
+    return strides
 
 
 def number_spans(numbers: Array) -> ev.Spans:

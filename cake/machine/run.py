@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,10 +108,46 @@ def run(
         check_assumptions(kernel, arrays, env, findings)
         findings.raise_errors()
         try:
-            _run(kernel, memory, env, result, seed, max(1, ctas), observer, max_steps, values, open_flags, prepare)
+            with uncollected():
+                _run(kernel, memory, env, result, seed, max(1, ctas), observer, max_steps, values, open_flags, prepare)
         except ZeroDivisionError:
             fail("N807", "an index, bound or condition divides by zero", kernel.span, help=DIVISOR)
     return result
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without the cyclic garbage collector: nearly all that a run makes lives until its end, and is only walked again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+_KNOWN: dict[tuple[int, bool, bool], tuple[x.Kernel, Programs, bool]] = {}
+"""The programs of the last few kernels by identity: a kernel is run many times."""
+
+KEPT = 8
+
+
+def _compiled(kernel: x.Kernel, values: bool, inputs: bool) -> tuple[Programs, bool]:
+    """The programs of a kernel, and whether they compute all values. Nothing changes them."""
+    key = id(kernel), values, inputs
+    found = _KNOWN.pop(key, None)
+    if found is None:
+        found = kernel, *_compile(kernel, values, inputs)  # with the kernel, so that its identity stays its own
+        while len(_KNOWN) >= KEPT:
+            _KNOWN.pop(next(iter(_KNOWN)), None)
+    _KNOWN[key] = found
+    return found[1:]
+
+
+def _compile(kernel: x.Kernel, values: bool, inputs: bool) -> tuple[Programs, bool]:
+    needed = None if values else needed_values(kernel)
+    return compile_kernel(kernel, needed, inputs=inputs), needed is None
 
 
 def _run(
@@ -125,9 +163,8 @@ def _run(
     open_flags: bool,
     prepare: Callable[[Programs], None] | None,
 ) -> None:
-    needed = None if computed else needed_values(kernel)
-    computed = needed is None
-    programs = compile_kernel(kernel, needed)
+    inputs = observer is not None and getattr(observer, "inputs", True)
+    programs, computed = _compiled(kernel, computed, inputs) if prepare is None else _compile(kernel, computed, inputs)
     if prepare is not None:
         prepare(programs)
     env = {**values, "%sms": SMS, "%resident": 1, "%clusters": SMS // kernel.cluster}

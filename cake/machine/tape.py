@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 class Code:
     """A compiled node that agents execute. ``rank``: who; ``alone``: in a solo role's body, where one lane runs
-    everything."""
+    everything; ``private``: nobody but the instance can tell when it happens, so it is done once, as the tape comes by, and no
+    agent stops at it."""
 
     node: x.Node
     path: str
     rank: int = LANES
     alone: bool = False
+    private: bool = False
 
     def prepare(self, inst: Instance) -> Any:
         """The step's operands, evaluated when it is produced."""
@@ -39,6 +41,9 @@ class Code:
     def run(self, m: Executor, runner: Runner, step: Step) -> bool:
         """One agent tries the step: true if it goes on, false if it has to wait (somebody will wake it)."""
         raise NotImplementedError
+
+    def act(self, inst: Instance, step: Step) -> None:
+        """What a private step does."""
 
     def executions(self, inst: Instance) -> int:
         """How many agents execute a step of this code."""
@@ -116,7 +121,10 @@ class Block:
         """The steps of one execution of the block."""
         for item in self.items:
             if isinstance(item, Code):
-                yield tape.step(item)
+                if item.private:
+                    tape.pass_by(item)
+                else:
+                    yield tape.step(item)
             else:
                 steps = item.walk(tape)
                 if steps is not None:
@@ -198,6 +206,15 @@ class Tape:
         step.data = code.prepare(self.instance)
         code.produced(self.instance, step)
         return step
+
+    def pass_by(self, code: Code) -> None:
+        """A private step: it takes its place on the tape, and happens. It counts as the agents' steps that it stands for."""
+        inst = self.instance
+        step = Step(self, code, self.count, self.iteration, None)
+        self.count += 1
+        inst.machine.count(code.executions(inst))
+        code.produced(inst, step)
+        code.act(inst, step)
 
     def after(self, step: Step, runner: Runner, runs_body: bool) -> Step | None:
         """The next step that ``runner`` executes; None where its program ends."""

@@ -171,7 +171,6 @@ class Explorer(Executor):
         super().__init__(*args, **more)
         self.gated: list[Runner] = []
         self.entered: set[Place] = set()
-        self.limit = 0
 
     def tile(self, number: int, inst: Instance) -> tuple[Values, int]:
         """What the tiles of the next round are like, and how many there are."""
@@ -182,13 +181,13 @@ class Explorer(Executor):
 
     def run(self, max_steps: int | None) -> None:
         """Run to the end, cut by cut. While agents are inside loops, those at the head of the walk stay there."""
-        self.limit = self.steps + (max_steps or 1 << 60)
+        self.most = self.steps + (max_steps or 1 << 60)
         started = False
         while True:
             if not started:
                 self.start()
                 started = True
-            self.drain(self.limit)
+            self.drain()
             if not self.gated:
                 break
             inner = [r for r in self.gated if not at_tile(r)]

@@ -18,6 +18,8 @@ from cake.machine import events as ev
 class Coverage:
     """An observer that counts the writes of each element, and passes events on."""
 
+    inputs = False
+
     def __init__(self, following: ev.Observer | None, shapes: dict[str, tuple[int, ...]]) -> None:
         self.following = following
         self.counts = {name: np.zeros(shape, dtype=np.int16) for name, shape in shapes.items()}
@@ -32,12 +34,13 @@ class Coverage:
 
     def event(self, event: ev.Event) -> None:
         """Count what writes."""
-        if isinstance(event, ev.Issue):
+        if isinstance(event, ev.Access):
+            if event.effect.mode != "r" and event.agent.half == "L":
+                self._write(event.effect, event.site, event.atomic)
+        elif isinstance(event, ev.Issue):
             for effect in event.effects:
                 if effect.mode != "r" and isinstance(effect.region, ev.GlobalRegion):
                     self._write(effect, event.site, effect.mode == "rw")
-        elif isinstance(event, ev.Access) and event.agent.half == "L" and event.effect.mode != "r":
-            self._write(event.effect, event.site, event.atomic)
         if self.following is not None:
             self.following.event(event)
 

@@ -46,6 +46,8 @@ class Unit:
     """What matters in a run without values; None: a run with values."""
     exchanged: frozenset[str] = frozenset()
     """Shared buffers in which lanes of the role may cross (``cake.machine.reach``)."""
+    untold: frozenset[str] = frozenset()
+    """Tensors whose loads no observer asks for: inputs, which no access can conflict with."""
 
 
 class Meaning:
@@ -54,6 +56,8 @@ class Meaning:
 
     asynchronous = False
     writes = False
+    private = False
+    """It touches nothing that others change or see: registers of its instance, and inputs of the launch."""
 
     def __init__(self, op: x.Op, unit: Unit) -> None:
         self.op = op
@@ -65,6 +69,7 @@ class Meaning:
             if name in ("dst", "index", "d") and isinstance(value, Reg | x.Ref)
         )
         self.register_reads = self._registers(op)
+        self.held: dict[tuple[int, bool], Array | None] = {}
 
     # -- to be defined ------------------------------------------------------------------------------------------------
 
@@ -124,8 +129,11 @@ class Meaning:
         """Which elements of the domain ``warp`` holds, None for all."""
         if domain is None or warp is None or self.op.executor != "lanes":
             return None
-        mask = owners.holders(domain, self.unit.warps, warp, first_only)
-        return mask if mask is None else np.broadcast_to(mask, domain.shape)
+        key = warp, first_only
+        if key not in self.held:
+            mask = owners.holders(domain, self.unit.warps, warp, first_only)
+            self.held[key] = mask if mask is None else np.broadcast_to(mask, domain.shape)
+        return self.held[key]
 
     def register_effects(self, inst: Instance, warp: int) -> tuple[ev.Effect, ...]:
         """Accesses to the tracked register tiles."""

@@ -177,6 +177,8 @@ class TmaReduce(TmaStore):
 class TmaPrefetch(Meaning):
     """Bring a box into L2: nothing that a program could see."""
 
+    private = True
+
 
 class CpAsync(Copy):
     """Copy a box to shared memory in pieces, dealt round robin to the instance's threads in row-major order. Each

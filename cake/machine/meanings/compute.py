@@ -12,7 +12,7 @@ from cake.ir.expr import Reg
 from cake.ir.layout import QUAD, WARP, TileType
 from cake.ir.numerics import extremum
 from cake.machine import owners
-from cake.machine.elementwise import Array
+from cake.machine.elementwise import Array, widened
 from cake.machine.faults import fail
 from cake.machine.instance import Instance
 from cake.machine.meanings.base import Meaning, Unit, set_tile
@@ -22,6 +22,8 @@ from cake.machine.tape import Step
 
 class Assign(Meaning):
     """An elementwise expression into a register tile."""
+
+    private = True
 
     def __init__(self, op: x.Op, unit: Unit) -> None:
         super().__init__(op, unit)
@@ -118,6 +120,8 @@ REDUCTIONS: dict[str, Callable[[Array, int], Array]] = {
 class Reduce(Meaning):
     """Sum, minimum or maximum along one axis; min and max propagate NaN."""
 
+    private = True
+
     def __init__(self, op: x.Op, unit: Unit) -> None:
         super().__init__(op, unit)
         self.dst = op.reg("dst")
@@ -134,7 +138,7 @@ class Reduce(Meaning):
         self.groups = Groups(domain, self.reg_type(self.dst), self.axis, unit.warps, op)
 
     def first(self, inst: Instance, step: Step) -> None:
-        value = np.broadcast_to(self.value(inst), self.domain.shape)
+        value = widened(self.value(inst), self.domain.shape)
         taken = self.groups.gather(value, neutral(self.function, value.dtype))
         set_tile(inst, self.dst, REDUCTIONS[self.function](taken, -1 if self.axis == 1 else -2))
 
@@ -142,6 +146,8 @@ class Reduce(Meaning):
 class ArgReduce(Meaning):
     """The extremum along the columns and the lowest column that attains it. NaN never wins; a row of NaN gives the
     neutral element and its first column."""
+
+    private = True
 
     def __init__(self, op: x.Op, unit: Unit) -> None:
         super().__init__(op, unit)
@@ -159,14 +165,14 @@ class ArgReduce(Meaning):
         self.groups = Groups(domain, self.reg_type(self.dst), 1, unit.warps, op)
 
     def first(self, inst: Instance, step: Step) -> None:
-        value = np.broadcast_to(self.value(inst), self.domain.shape)
+        value = widened(self.value(inst), self.domain.shape)
         worst = neutral(self.function, value.dtype)
         if value.dtype.kind not in "iub":
             value = np.where(np.isnan(value), worst, value)
         taken = self.groups.gather(value, worst)
         at = (np.argmax if self.function == "max" else np.argmin)(taken, axis=-1)
         best = np.take_along_axis(taken, at[..., None], axis=-1)[..., 0]
-        columns = np.take_along_axis(np.broadcast_to(self.groups.index, taken.shape), at[..., None], axis=-1)[..., 0]
+        columns = np.take_along_axis(widened(self.groups.index, taken.shape), at[..., None], axis=-1)[..., 0]
         set_tile(inst, self.dst, best)
         set_tile(inst, self.index, columns)
 
@@ -174,6 +180,8 @@ class ArgReduce(Meaning):
 class Track(Meaning):
     """A running extremum: the columns of a thread in increasing order, each kept where it is strictly better than what was
     best so far. So is the best of them, the lowest of equals; NaN never is."""
+
+    private = True
 
     def __init__(self, op: x.Op, unit: Unit) -> None:
         super().__init__(op, unit)
@@ -187,12 +195,12 @@ class Track(Meaning):
         self.groups = Groups(op.type, self.reg_type(self.best), 1, unit.warps, op)
 
     def first(self, inst: Instance, step: Step) -> None:
-        value = np.broadcast_to(self.value(inst), self.domain.shape)
+        value = widened(self.value(inst), self.domain.shape)
         worst = neutral("max" if self.largest else "min", value.dtype)
         taken = self.groups.gather(np.where(np.isnan(value), worst, value), worst)
         at = (np.argmax if self.largest else np.argmin)(taken, axis=-1)[..., None]
         found = np.take_along_axis(taken, at, axis=-1)[..., 0]
-        columns = np.take_along_axis(np.broadcast_to(self.groups.index, taken.shape), at, axis=-1)[..., 0]
+        columns = np.take_along_axis(widened(self.groups.index, taken.shape), at, axis=-1)[..., 0]
         best, column = inst.tiles[self.best.name], inst.tiles[self.column.name]
         better = found > best if self.largest else found < best
         set_tile(inst, self.best, np.where(better, found, best))
@@ -203,6 +211,8 @@ class TopK(Meaning):
     """Running lists of the best: of what a row's list holds and what its columns hold the greatest, in a stable order, so that
     of equals those in the list come first and then the lower columns. NaN counts as -inf, which never replaces anything, and
     so does what is less than the row's floor."""
+
+    private = True
 
     def __init__(self, op: x.Op, unit: Unit) -> None:
         super().__init__(op, unit)
@@ -216,11 +226,11 @@ class TopK(Meaning):
         self.floor = compile_tile(floor, op.type, unit.warps) if floor is not None else None
 
     def first(self, inst: Instance, step: Step) -> None:
-        value = np.broadcast_to(self.value(inst), self.domain.shape)
+        value = widened(self.value(inst), self.domain.shape)
         if self.floor is not None:
             value = np.where(value < self.floor(inst), np.float32(-np.inf), value)
         best, column = inst.tiles[self.best.name], inst.tiles[self.column.name]
-        numbers = np.broadcast_to(np.arange(value.shape[-1]) + self.start(inst), value.shape).astype(column.dtype)
+        numbers = widened(np.arange(value.shape[-1]) + self.start(inst), value.shape).astype(column.dtype)
         candidates = np.concatenate([best, np.where(np.isnan(value), -np.inf, value)], axis=-1)
         order = np.argsort(-candidates, axis=-1, kind="stable")[..., : best.shape[-1]]
         set_tile(inst, self.best, np.take_along_axis(candidates, order, axis=-1).astype(best.dtype))

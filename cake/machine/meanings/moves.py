@@ -19,8 +19,9 @@ from cake.ir.expr import is_scalar
 from cake.ir.layout import WARP
 from cake.machine import events as ev
 from cake.machine import owners
-from cake.machine.elementwise import Array
+from cake.machine.elementwise import Array, widened
 from cake.machine.instance import Instance
+from cake.machine.intervals import bounds
 from cake.machine.meanings.base import Meaning, Unit, set_tile
 from cake.machine.references import BlockReference, Box, ElementReference, Elements, element_like
 from cake.machine.registers import TileFunction, zero
@@ -29,6 +30,10 @@ from cake.machine.tape import Step
 if TYPE_CHECKING:
     from cake.machine.agents import Runner
     from cake.machine.executor import Executor
+
+
+EVERYWHERE, NOWHERE = (1, 1), (0, 0)
+"""Bounds of predicates."""
 
 
 @dataclass(eq=False, slots=True)
@@ -58,7 +63,10 @@ class Move(Meaning):
         else:
             self.block = BlockReference(ref, op, unit.kernel)
         self.where = self.tile("where", op.type)
+        predicate = op.expr("where")
+        self.sure = None if predicate is None else bounds(predicate, op.type, unit.warps)
         self.shape = op.type.shape if op.type is not None else self.elements.shape if self.elements else ()
+        self.nowhere = np.zeros(self.shape, dtype=bool)
 
     @property
     def reference(self) -> ElementReference | BlockReference:
@@ -68,8 +76,13 @@ class Move(Meaning):
         return found
 
     def mask(self, inst: Instance) -> Array | None:
-        """Where the predicate is true; None for everywhere."""
-        return None if self.where is None else np.broadcast_to(self.where(inst), self.shape)
+        """Where the predicate is true; None for everywhere, ``nowhere`` for nowhere if that is easily seen."""
+        if self.where is None:
+            return None
+        said = None if self.sure is None else self.sure(inst)
+        if said == EVERYWHERE:
+            return None
+        return self.nowhere if said == NOWHERE else widened(self.where(inst), self.shape)
 
     def resolve(self, inst: Instance, where: Array | None) -> Elements | Box:
         """The memory meant now; in bounds where the predicate is true."""
@@ -105,10 +118,10 @@ class Move(Meaning):
         mask = held if where is None else where if held is None else where & held
         if isinstance(at, Elements):
             assert self.elements is not None
-            return self.elements.region(inst, at, mask)
+            return self.elements.region(inst, at, mask, (warp, first_only) if where is None else None)
         assert self.block is not None
         key = (warp, first_only, str(self.domain)) if where is None else None
-        return self.block.region(inst, at, None if mask is None else np.broadcast_to(mask, self.shape), key)
+        return self.block.region(inst, at, None if mask is None else widened(mask, self.shape), key)
 
 
 class Load(Move):
@@ -118,6 +131,7 @@ class Load(Move):
         super().__init__(op, unit)
         self.dst = op.reg("dst")
         self.other = self.tile("other", op.type)
+        self.private = self.reference.ref.base in unit.untold
         self.kind = numpy_dtype(self.reference.dtype)
 
     def first(self, inst: Instance, step: Step) -> None:
@@ -145,7 +159,7 @@ class Load(Move):
         domain = self.domain
         if domain is None or owners.replicated(domain.rows, domain.cols, domain.layout):
             return value
-        space, numbers = self.space(at), np.broadcast_to(self.numbers(inst, at), self.shape)
+        space, numbers = self.space(at), widened(self.numbers(inst, at), self.shape)
         mine = owners.owner(domain.rows, domain.cols, domain.layout, inst.warps) // WARP
         value = np.array(value)
         for store in inst.pending:
@@ -169,6 +183,7 @@ class LoadScalar(Move):
     def __init__(self, op: x.Op, unit: Unit) -> None:
         super().__init__(op, unit)
         self.dst = op.sym("dst")
+        self.private = self.reference.ref.base in unit.untold
 
     def first(self, inst: Instance, step: Step) -> None:
         where = self.mask(inst)
@@ -207,22 +222,25 @@ class Store(Move):
         value = self.tile("value", op.type)
         assert value is not None
         self.value: TileFunction = value
+        self.warps: Array | None = None
         self.reference.require_writable(unit.kernel)
         self.kind = numpy_dtype(self.reference.dtype)
 
     def first(self, inst: Instance, step: Step) -> None:
         where = self.mask(inst)
         at = self.resolve(inst, where)
-        value = np.array(np.broadcast_to(self.value(inst), self.shape), dtype=self.kind)
+        value = np.empty(self.shape, dtype=self.kind)
+        value[...] = self.value(inst)
         pending = None
         if self.domain is not None and self.op.executor == "lanes" and not inst.solo:
-            domain = self.domain
-            warps = np.broadcast_to(
-                owners.owner(domain.rows, domain.cols, domain.layout, inst.warps) // WARP, self.shape
-            )
-            chosen = np.ones(self.shape, dtype=bool) if where is None else where
-            numbers = np.broadcast_to(self.numbers(inst, at), self.shape)
-            pending = PendingStore(self.space(at), numbers[chosen], value[chosen], warps[chosen], set())
+            if self.warps is None:
+                domain = self.domain
+                thread = owners.owner(domain.rows, domain.cols, domain.layout, inst.warps)
+                self.warps = widened(thread // WARP, self.shape)
+            chosen = ... if where is None else where
+            numbers = widened(self.numbers(inst, at), self.shape)
+            places, values, warps = (a[chosen].reshape(-1) for a in (numbers, value, self.warps))
+            pending = PendingStore(self.space(at), places, values, warps, set())
             if pending.addresses.size:
                 inst.pending.append(pending)
         step.result = (at, where, value, pending)
@@ -248,7 +266,7 @@ class Store(Move):
         if isinstance(at, Box):
             assert self.block is not None
             if mask is not None:
-                value = np.where(np.broadcast_to(mask, self.shape), value, self.block.read(inst, at))
+                value = np.where(widened(mask, self.shape), value, self.block.read(inst, at))
             if tile is not None:
                 self.block.write(inst, at, value)
             else:
@@ -257,23 +275,26 @@ class Store(Move):
                     value = value.swapaxes(-1, -2)
                 inst.machine.memory[self.block.ref.base][box] = value.reshape(at.sizes)
             return
-        index = self.selected(at, mask)
-        value = value if mask is None else value[np.broadcast_to(mask, value.shape)]
+        value = value if mask is None else value[widened(mask, value.shape)]
         if tile is None:
-            inst.machine.memory[self.reference.ref.base][index] = value
+            assert self.elements is not None
+            numbers = self.elements.flat(inst, at, mask)
+            inst.machine.memory[self.reference.ref.base].reshape(-1)[numbers] = value
         else:
-            tile.cta.shared.scatter(tile.name, tile.instance, tile.slot, index, value)
+            tile.cta.shared.scatter(tile.name, tile.instance, tile.slot, self.selected(at, mask), value)
 
     def selected(self, at: Elements, mask: Array | None) -> tuple[Array, ...]:
         """The index arrays in the domain's shape, at the elements that ``mask`` selects."""
-        index = np.broadcast_arrays(*at.index, np.empty(self.shape, dtype=np.int8))[:-1]
+        index = [widened(i, self.shape) for i in at.index]
         if mask is None:
             return tuple(index)
-        chosen = np.broadcast_to(mask, self.shape)
+        chosen = widened(mask, self.shape)
         return tuple(i[chosen] for i in index)
 
     def effects(self, inst: Instance, step: Step, warp: int) -> tuple[ev.Effect, ...]:
         at, where = step.result[:2]
+        if where is self.nowhere:
+            return ()
         region = self.region(inst, at, where, warp, True)
         if isinstance(region, ev.RegisterRegion) or region.spans == ():
             return ()
@@ -290,7 +311,7 @@ class Atomic(Store):
     def put(self, inst: Instance, at: Elements | Box, value: Array, mask: Array | None) -> None:
         assert isinstance(at, Elements), "atomics name their elements"
         index = self.selected(at, mask)
-        value = value if mask is None else value[np.broadcast_to(mask, value.shape)]
+        value = value if mask is None else value[widened(mask, value.shape)]
         tile = at.tile
         if tile is None:
             self.function.at(inst.machine.memory[self.reference.ref.base], index, value)

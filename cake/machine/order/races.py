@@ -21,11 +21,6 @@ LIMIT = 500
 """Dynamic pairs of sites that are kept; a program with more has long been told."""
 
 
-def place(site: ev.Site) -> int:
-    """How far a site is in an agent's program: the entry's steps, then its role's."""
-    return site.number if site.role == "entry" else site.number + (1 << 40)
-
-
 @dataclass(slots=True)
 class Pair:
     """A race between two dynamic sites: its first instance, and who was unordered on either side."""
@@ -66,28 +61,37 @@ class Races:
         if access.site is not None:
             self.sites.setdefault(id(access.site), set()).add(access.column)
         twins = [access, *others]
+        reads, writes = access.effect.mode != "w", access.writes
+        shared = access.effect.region.space == "shared"
+        met: set[int] = set()  # many cells were last touched by the same accesses
         for cell in cells:
             for rival in cell.rivals(access):
+                if id(rival) in met:
+                    continue
+                met.add(id(rival))
                 for twin, clock in zip(twins, clocks, strict=True):
                     if compared(rival, twin):
                         found = problem(rival, twin, clock, self.profile)
                         if found is not None:
                             self._race(rival, twin, found, clock)
-            if access.effect.mode != "w":
-                self._fresh(cell.writes, access)
-                if not cell.writes and access.effect.region.space == "shared":
+            if reads and shared:
+                self._fresh(cell.writes, access, met)
+                if not cell.writes:
                     self.unwritten.append(access)
-            if access.writes:
+            if writes:
                 cell.write(access)
             else:
                 cell.read(access)
 
-    def _fresh(self, writes: list[Access], access: Access) -> None:
+    def _fresh(self, writes: list[Access], access: Access, met: set[int]) -> None:
         """D10: a read of a ring's slot sees the fill of its position, not another one's nor another buffer's bytes."""
         region = access.effect.region
         if not isinstance(region, ev.SharedRegion) or region.position is None:
             return
         for write in writes:
+            if -id(write) in met:
+                continue
+            met.add(-id(write))
             wrote = write.effect.region
             if isinstance(wrote, ev.SharedRegion) and (wrote.position, wrote.buffer) != (
                 region.position,
@@ -119,7 +123,7 @@ class Races:
             same = (agent.cta, agent.role, agent.instance) == (mine.cta, mine.role, mine.instance)
             if same and agent.warp != mine.warp:
                 number = int(clock.rows[0, column])
-                if number and self.progress[column][number - 1] > place(earlier.site):
+                if number and self.progress[column][number - 1] > earlier.site.place:
                     return True
         return False
 

@@ -49,7 +49,7 @@ from cake.machine.order.lanes import Lanes
 from cake.machine.order.layout import Columns
 from cake.machine.order.leaving import Leaving
 from cake.machine.order.protocol import Protocol
-from cake.machine.order.races import Races, place
+from cake.machine.order.races import Races
 from cake.machine.order.registers import Registers
 from cake.machine.order.report import finding, of
 from cake.machine.order.shadow import Access, Memory
@@ -60,6 +60,9 @@ SPACES = {"async_shared": "shared", "async_global": "global"}
 class Order:
     """An observer. ``findings`` holds what has been found when the run has ended (``finish`` ends a run that was cut
     off)."""
+
+    inputs = False
+    """Loads from inputs conflict with nothing."""
 
     def __init__(
         self, profile: Profile = "conservative", *, tensors: bool = True, unset: bool = True, forgetful: bool = False
@@ -94,6 +97,7 @@ class Order:
         for c, agent in enumerate(setup.agents):
             self.halves.setdefault((agent.cta, agent.warp), []).append(c)
         self.clocks = [Clock.fresh(self.columns.count) for _ in range(count)]
+        self.own = [clock.rows[0:5, column] for column, clock in enumerate(self.clocks)]
         self.numbers = [0] * count
         self.progress: list[list[int]] = [[] for _ in range(count)]
         kernel = setup.kernel
@@ -160,10 +164,11 @@ class Order:
 
     def _tick(self, agent: ev.Agent, site: ev.Site | None) -> int:
         """The next event of an agent: its column."""
-        column = self.columns.agent(agent)
-        number = self.numbers[column] = self.numbers[column] + 1
-        self.clocks[column].rows[0:5, column] = number
-        self.progress[column].append(place(site) if site is not None else 0)
+        column = agent.index - self.columns.offset
+        number = self.numbers[column] + 1
+        self.numbers[column] = number
+        self.own[column].fill(number)
+        self.progress[column].append(0 if site is None else site.place)
         return column
 
     def _begin(self, event: ev.Begin) -> None:
@@ -173,37 +178,35 @@ class Order:
         column = self._tick(event.agent, event.site)
         self.leaving.exit(event.agent, self.clocks[column])
 
-    def _lanes(self, agent: ev.Agent, site: ev.Site | None) -> bool:
-        """All lanes of the warp execute the node."""
-        return site is not None and site.node.executor == "lanes" and site.role not in self.solo
-
     # -- memory
     # ---------------------------------------------------------------------------------------------------------
 
     def _access(self, event: ev.Access) -> None:
-        column = self._tick(event.agent, event.site)
-        effect, clock = event.effect, self.clocks[column]
-        if isinstance(effect.region, ev.RegisterRegion):
-            self.registers.access(event, effect.region, column, self.numbers[column], clock)
+        agent, site, effect = event.agent, event.site, event.effect
+        column = self._tick(agent, site)
+        number, clock, region = self.numbers[column], self.clocks[column], effect.region
+        if isinstance(region, ev.RegisterRegion):
+            self.registers.access(event, region, column, number, clock)
             return
-        name = event.site.node.op if event.site is not None and isinstance(event.site.node, x.Op) else ""
+        name = site.node.op if event.word is not None and site is not None and isinstance(site.node, x.Op) else ""
         if name == "wait_until":
-            self._observe(self.flags.wait(word_of(effect.region), event, column, self.numbers[column], clock), column)
-        access = Access(
-            event.agent, column, self.numbers[column], event.site, effect, self.batches, atomic=event.atomic
-        )
-        access.lanes = self._lanes(event.agent, event.site)
-        fence = self.fenced[column].get(effect.region.space, 0)
-        access.stale = fence > self.released[column]
-        if isinstance(effect.region, ev.SharedRegion) and effect.region.cta != event.agent.cta:
-            self.leaving.reach(effect.region.cta, column, self.numbers[column], event, clock, "D214")
+            self._observe(self.flags.wait(word_of(region), event, column, number, clock), column)
+        fenced = self.fenced[column]
+        stale = bool(fenced) and fenced.get(region.space, 0) > self.released[column]
+        lanes = site is not None and site.node.executor == "lanes" and site.role not in self.solo
+        access = Access(agent, column, number, site, effect, self.batches, None, None, None, lanes, event.atomic, stale)
+        if isinstance(region, ev.SharedRegion):
+            if region.cta != agent.cta:
+                self.leaving.reach(region.cta, column, number, event, clock, "D214")
+            self.races.access(access, [clock], [])
+            if effect.reach is not None and agent.half == "R":
+                self.lanes.access(access)
+            return
         self.races.access(access, [clock], [])
-        if effect.reach is not None and event.agent.half == "R":
-            self.lanes.access(access)
         if name == "signal":
-            self.flags.signal(word_of(effect.region), event, column, self.numbers[column], clock)
-            self.released[column] = self.numbers[column]
-        elif access.writes:
+            self.flags.signal(word_of(region), event, column, number, clock)
+            self.released[column] = number
+        elif effect.mode != "r":
             self._flag_written(event, effect, column)
 
     def _flag_written(self, event: ev.Access | ev.Issue, effect: ev.Effect, column: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from math import prod
 from typing import Literal
 
@@ -138,17 +139,37 @@ class Space:
             return []
         where = slice(*spans[0]) if len(spans) == 1 else places(spans)
         owners = self.owner[where]
-        counts = np.bincount(owners)
+        first = self.cells[int(owners[0])]
+        if (owners == owners[0]).all():  # all of one cell, or a piece of it
+            if first.size == owners.size:
+                return [first]
+            self.owner[where] = len(self.cells)
+            self.cells.append(first.split(owners.size))
+            return [self.cells[-1]]
         result = []
-        for number in np.flatnonzero(counts).tolist():
-            cell, count = self.cells[number], int(counts[number])
+        cut = False
+        for number, count in _counts(owners):
+            cell = self.cells[number]
             if count != cell.size:
                 cell = cell.split(count)
                 owners = np.where(owners == number, len(self.cells), owners)
                 self.cells.append(cell)
+                cut = True
             result.append(cell)
-        self.owner[where] = owners
+        if cut:
+            self.owner[where] = owners
         return result
+
+
+def _counts(owners: np.ndarray) -> list[tuple[int, int]]:
+    """The numbers that occur, rising, and how often: at a cost that does not grow with the cells there are."""
+    if owners.size <= 8:
+        few = owners.tolist()
+        return [(number, few.count(number)) for number in sorted(set(few))]
+    ordered = np.sort(owners)
+    edges = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    starts = [0, *edges.tolist(), ordered.size]
+    return [(int(ordered[lo]), hi - lo) for lo, hi in pairwise(starts)]
 
 
 @lru_cache(maxsize=4096)
