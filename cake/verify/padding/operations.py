@@ -9,6 +9,7 @@ import numpy as np
 
 from cake.ir.expr import Expr, Reg, registers
 from cake.machine.elementwise import Array, to_f32
+from cake.machine.meanings.base import set_tile
 from cake.machine.meanings.bulk import Copy, TmaLoad
 from cake.machine.meanings.compute import Groups
 from cake.machine.meanings.matrix import Wgmma
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from cake.machine.instance import Instance
     from cake.machine.tape import Step
 
-Track = Callable[["Instance", "Step"], None]
+Track = Callable[["Instance", "Step"], bool | None]
 
 
 def _names(e: Expr | None) -> set[str]:
@@ -39,9 +40,12 @@ def assign(meaning: Any, states: States) -> Track:
     assert value is not None
     names = _names(op.expr("value"))
 
-    def track(inst: Instance, step: Step) -> None:
-        states.set(inst, meaning.dst, value(inst)[1])
+    def track(inst: Instance, step: Step) -> bool:
+        found, state = value(inst)
+        states.set(inst, meaning.dst, state)
         states.came(meaning.dst.name, *names)
+        set_tile(inst, meaning.dst, found)
+        return True
 
     return track
 

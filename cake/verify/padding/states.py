@@ -81,7 +81,7 @@ def applied(op: str, values: tuple[Array, ...], states: tuple[Array, ...], same:
         result = np.maximum(result, other & KIND)
         wild = wild | (other & WILD)
         sure = sure | (other & POSITIVE) if op == "max" else sure & other & POSITIVE
-    if op in ("+", "max", "min") and len(values) == 2:
+    if op in ("+", "max", "min") and len(values) == 2 and any((s & PAD).any() for s in states):
         function = "sum" if op == "+" else op
         for i in (0, 1):
             meets = (kind(states[i]) == PAD) & (kind(states[1 - i]) == DATA)

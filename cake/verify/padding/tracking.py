@@ -56,6 +56,9 @@ class States:
     born: dict[str, ev.Site] = field(default_factory=dict)
     site: ev.Site | None = None
 
+    def __post_init__(self) -> None:
+        self.names = frozenset(t.name for t in self.kernel.tensors)
+
     # -- registers ----------------------------------------------------------------------------------------------------
 
     def tile(self, inst: Instance, name: str) -> Array:
@@ -150,17 +153,19 @@ class States:
     def came(self, name: str, *parts: Any) -> None:
         """What ``name`` holds comes from tensors: named ones, or those that other names hold."""
         for one in parts:
-            more = frozenset({one}) if self.kernel.tensor(one) is not None else self.sources.get(one, frozenset())
+            more = frozenset({one}) if one in self.names else self.sources.get(one, frozenset())
             self.sources[name] = self.sources.get(name, frozenset()) | more
 
 
 class Tracked:
     """A meaning whose operation changes states, too. Everything else is the meaning's own."""
 
-    def __init__(self, meaning: Meaning, states: States, track: Callable[[Instance, Step], None]) -> None:
+    def __init__(self, meaning: Meaning, states: States, track: Callable[[Instance, Step], bool | None]) -> None:
+        """``track``: true if it has done the meaning's work, too."""
         self.meaning = meaning
         self.states = states
         self.track = track
+        self.computed, self.asynchronous, self.writes = meaning.computed, meaning.asynchronous, meaning.writes
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.meaning, name)
@@ -168,8 +173,8 @@ class Tracked:
     def first(self, inst: Instance, step: Step) -> None:
         """The first agent arrives."""
         self.states.site = step.site
-        self.track(inst, step)
-        self.meaning.first(inst, step)
+        if not self.track(inst, step):
+            self.meaning.first(inst, step)
 
     def issue(self, m: Any, inst: Instance, step: Step, members: Any) -> None:
         """An asynchronous operation starts."""
