@@ -72,7 +72,7 @@ class _Verifier:
     effort: Effort = "full"
     runs: int = 0
     events: int = 0
-    graph: tuple[int, int] = (0, 0)
+    graph: tuple[int, int, int] = (0, 0, 0)
     findings: list[Diagnostic] = field(default_factory=list)
     unknown: list[Diagnostic] = field(default_factory=list)
     done: list[Launch] = field(default_factory=list)
@@ -228,7 +228,7 @@ class _Verifier:
             self.notes.append(f"no proof for all trip counts: {why}")
             return None
         self.runs += closed.runs
-        self.graph = closed.nodes, closed.edges
+        self.graph = closed.nodes, closed.edges, closed.runs
         if closed.findings:
             self._aim(skeleton, closed)
             return None
@@ -292,6 +292,7 @@ class _Verifier:
             events=self.events,
             nodes=self.graph[0],
             edges=self.graph[1],
+            walks=self.graph[2],
             seconds=round(time.process_time() - self.start, 4),
             effort=self.effort,
         )

@@ -19,9 +19,9 @@ class Verdict(Record):
     docs/verification.md 1.3), or "checked up to" the launches that were run. ``notes``: what the claim rests on and what
     it leaves out, in sentences. ``codes``: of the findings that block, root cause first;
     ``diagnostics``: those findings, and warnings. ``runs``: executions of the
-    machine; ``events``: what the launches reported; ``nodes`` and ``edges`` of the graph of states that was closed;
-    ``seconds``: of processor time; ``effort``: how much was to be spent. A quick verdict claims no more than a full one, and
-    may claim less.
+    machine; ``events``: what the launches reported; ``nodes`` and ``edges`` of the graph of states that was closed, and
+    ``walks``, the runs along it; ``seconds``: of processor time; ``effort``: how much was to be spent. A quick verdict claims
+    no more than a full one, and may claim less.
     """
 
     status: Status
@@ -33,6 +33,7 @@ class Verdict(Record):
     events: int = 0
     nodes: int = 0
     edges: int = 0
+    walks: int = 0
     seconds: float = 0.0
     effort: Effort = "full"
 
