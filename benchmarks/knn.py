@@ -75,17 +75,24 @@ CELLS = tuple(
 )
 
 FEW = {"WGS": 1, "SPLIT": 132, "PARTS": 128, "CLASSES": 1, "TEAM": 8}
+PAIR = {**FEW, "WGS": 2}
 SOME = {"WGS": 4, "SPLIT": 33, "PARTS": 32, "TEAM": 4}
 MANY = {"WGS": 4, "SPLIT": 4, "PARTS": 8, "TEAM": 1}
+HALF = {"WGS": 4, "SPLIT": 33, "PARTS": 8, "TEAM": 1}
 CANDIDATES: dict[str, tuple[str, int, dict[str, int]]] = {
     "few-1": ("knn_few", 128, {**FEW, "SAMPLE": 1}),
     "few-4": ("knn_few", 128, {**FEW, "SAMPLE": 4}),
     "few-4-deep": ("knn_few", 128, {**FEW, "SAMPLE": 4, "STAGES": 6}),
     "few-twice": ("knn_few", 128, {**FEW, "SAMPLE": 4, "CTAS": 2, "SPLIT": 264, "STAGES": 2}),
+    "pair-1": ("knn_few", 128, {**PAIR, "SAMPLE": 1}),
+    "pair-4": ("knn_few", 128, {**PAIR, "SAMPLE": 4}),
+    "pair-4-deep": ("knn_few", 128, {**PAIR, "SAMPLE": 4, "STAGES": 6}),
     "some-4": ("knn", 1024, {**SOME, "SAMPLE": 4}),
     "some-16": ("knn", 1024, {**SOME, "SAMPLE": 16}),
     "some-narrow": ("knn", 1024, {**SOME, "WGS": 3, "SPLIT": 22, "PARTS": 16, "SAMPLE": 16}),
     "some-fused": ("knn_few", 1024, {**SOME, "SAMPLE": 4}),
+    "half-1": ("knn", 4096, {**HALF, "SAMPLE": 1}),
+    "half-4": ("knn", 4096, {**HALF, "SAMPLE": 4}),
     "many-4": ("knn", 8192, {**MANY, "SAMPLE": 4}),
     "many-16": ("knn", 8192, {**MANY, "SAMPLE": 16}),
     "many-narrow": ("knn", 8192, {**MANY, "WGS": 3, "SPLIT": 3, "SAMPLE": 16}),
