@@ -34,7 +34,7 @@ from cake.runtime import load, watchdog
 
 CHECK_SECONDS = 60.0
 TIME_SECONDS = 240.0
-FILES = ("cu", "ptx", "cubin", "expand")
+FILES = ("cu", "cubin", "expand")
 FAILURES = 4  # shapes of one kernel that may fail before the rest are left out
 
 

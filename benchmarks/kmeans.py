@@ -5,10 +5,10 @@
 
 `run` writes OUT/kmeans-PART.json after each shape and starts none after the given seconds. Candidates are checked against float64
 and timed from a cold L2; the best of a shape is compared with the peers by the protocol (pairs that alternate, medians, intervals).
-The peers run with the configuration that the library chooses and with the best of 48 (kmeans_peers.py), where they can be imported:
-`PYTHONPATH` with the unpacked wheels. `assign` compares kernels, with the centroids' norms at hand for both sides, and what a user
-calls. `step` compares the update from given labels, and the iteration: from points and centroids to labels, centroids and how far
-these moved.
+The peers run with the configuration that the library chooses and with the best of 48 (kmeans_peers.py; `--known`: of the fastest in
+earlier results), where they can be imported: `PYTHONPATH` with the unpacked wheels. `assign` compares kernels, with the centroids'
+norms at hand for both sides, and what a user calls. `step` compares the update from given labels, and the iteration: from points and
+centroids to labels, centroids and how far these moved.
 """
 
 from __future__ import annotations
@@ -98,6 +98,8 @@ STEP_POINTS: dict[int, tuple[Point, ...]] = {
 UPDATE_POINTS: tuple[Point, ...] = ({}, {"EACH": 32}, {"EACH": 8}, {"WARPS": 4})
 SEQUENCES = {"assign": "kmeans_assign", "update": "kmeans_update", "step": "kmeans_step"}
 ROUNDS, PAIRS = 5, 20
+SHORT = 4
+"""Configurations of the peer in a short list."""
 
 
 def build(directory: Path, depths: Sequence[int]) -> None:
@@ -129,10 +131,13 @@ def build(directory: Path, depths: Sequence[int]) -> None:
 
 
 class Bench:
-    """What the parts of a shape share: torch, built candidates by kind and depth, memory to clear the L2 with."""
+    """What the parts of a shape share: torch, built candidates by kind and depth, configurations of the peer that are known to be its
+    fastest, memory to clear the L2 with."""
 
-    def __init__(self, torch: Any, built: dict[str, dict[int, dict[str, Any]]]) -> None:
-        self.torch, self.built = torch, built
+    def __init__(
+        self, torch: Any, built: dict[str, dict[int, dict[str, Any]]], known: dict[peers.Cell, tuple[peers.Config, ...]]
+    ) -> None:
+        self.torch, self.built, self.known = torch, built, known
         self.flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
         self.flashlib, self.older = peers.flashlib(), peers.flash_kmeans()
 
@@ -224,7 +229,7 @@ def assign_cell(bench: Bench, cell: peers.Cell) -> dict[str, Any]:
     print(f"  assign {cell}: {result['chosen']}, {best:.1f} us, {result['TFLOP/s']:.0f} TFLOP/s", flush=True)
     own, norms = torch.empty_like(ids), -2.0 * half
     if bench.flashlib is not None:
-        result["grid"], config = bench.best_config(x, c, norms, own, peers.GRID)
+        result["grid"], config = bench.best_config(x, c, norms, own, bench.known.get(cell, peers.GRID))
         result["config"] = config
         library = peers.assign_call(bench.flashlib, x, c, norms, own, None)
         library()
@@ -331,13 +336,27 @@ def beside_step(
 # ---- the run --------------------------------------------------------------------------------------------------------
 
 
-def run(directory: Path, out: Path, part: str, cells: Sequence[peers.Cell], seconds: float) -> None:
+def short_lists(files: Sequence[Path]) -> dict[peers.Cell, tuple[peers.Config, ...]]:
+    """The peer's fastest configurations of each shape, from results of earlier runs over the whole grid."""
+    lists = {}
+    for cell in (c for path in files for c in json.loads(path.read_text(encoding="utf-8"))["cells"]):
+        texts = sorted(cell["grid"], key=lambda text: float(cell["grid"][text]))[:SHORT]
+        configs = (dict(zip(peers.GRID[0], map(int, text.split()), strict=True)) for text in texts)
+        lists[cell["B"], cell["N"], cell["K"], cell["D"]] = tuple(configs)
+    return lists
+
+
+def run(
+    directory: Path, out: Path, part: str, cells: Sequence[peers.Cell], seconds: float, known: Sequence[Path] = ()
+) -> None:
     """Every selected shape; the file is rewritten after each."""
     begin = time.monotonic()
     import torch
 
+    lists = short_lists(known)
     if peers.flashlib() is not None:
-        jobs = peers.jobs(cells, peers.GRID if part == "assign" else peers.FEW, part == "step")
+        grids = [(cell, lists.get(cell, peers.GRID) if part == "assign" else peers.FEW) for cell in cells]
+        jobs = [job for cell, grid in grids for job in peers.jobs([cell], grid, part == "step")]
         failed = peers.compile_all(jobs)
         print(f"compiled {len(jobs)} in {time.monotonic() - begin:.0f} s, {len(failed)} failed", flush=True)
         print("\n".join(failed[:3]), flush=True)
@@ -347,8 +366,10 @@ def run(directory: Path, out: Path, part: str, cells: Sequence[peers.Cell], seco
         point = json.loads((path / "point.json").read_text())
         if point["D"] in depths and (part == "step" or point["kind"] == "assign"):
             built[point["kind"]].setdefault(point["D"], {})[path.name] = load(path)
-    bench = Bench(torch, built)
+    bench = Bench(torch, built, lists)
     results: dict[str, Any] = {"environment": environment(torch), "part": part, "cells": []}
+    if known:
+        results["known"] = f"of each shape the {SHORT} fastest of the grid in {', '.join(p.name for p in known)}"
     measure = assign_cell if part == "assign" else step_cell
     for cell in cells:
         if time.monotonic() - begin > seconds:
@@ -386,12 +407,21 @@ def main() -> None:
     parser.add_argument("--d", type=numbers, default=[64, 128, 256])
     parser.add_argument("--cells", type=numbers, help="numbers of shapes in CELLS")
     parser.add_argument("--seconds", type=float, default=240.0)
+    parser.add_argument(
+        "--known",
+        type=Path,
+        action="append",
+        default=[],
+        help="earlier results, whose fastest configurations are tried alone",
+    )
     given = parser.parse_args()
     if given.what == "build":
         build(given.directory, given.d)
     else:
         usual = range(len(CELLS)) if given.part == "assign" else STEP_CELLS
-        run(given.directory, given.out, given.part, [CELLS[i] for i in given.cells or usual], given.seconds)
+        run(
+            given.directory, given.out, given.part, [CELLS[i] for i in given.cells or usual], given.seconds, given.known
+        )
 
 
 if __name__ == "__main__":

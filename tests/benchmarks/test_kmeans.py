@@ -100,7 +100,7 @@ def bench(fake: Torch, monkeypatch: pytest.MonkeyPatch) -> kmeans.Bench:  # noqa
         kind: {CELL[3]: {f"{kind}-{ms}": Sequence(fake, kind, ms, wrong) for ms, wrong in given}}
         for kind, given in times.items()
     }
-    return kmeans.Bench(fake, built)
+    return kmeans.Bench(fake, built, {})
 
 
 @pytest.mark.parametrize("measure", [kmeans.assign_cell, kmeans.step_cell])
