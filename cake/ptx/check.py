@@ -19,8 +19,8 @@ from cake.ptx import shared
 from cake.ptx.builder import Builder
 from cake.ptx.driver import Subject, Thread, differences
 from cake.ptx.flow import Operand, Program
-from cake.ptx.scalars import Scalars, evaluate, remainder_of_few, told_apart
-from cake.ptx.values import SPACE, Peer, Value, mul, select, word
+from cake.ptx.scalars import Scalars, evaluate, remainder_of_few, several
+from cake.ptx.values import SPACE, Least, Peer, Value, mul, select, word
 
 VERSION = 4
 """Of the check: what a cache remembers as checked by another version is checked again."""
@@ -492,6 +492,18 @@ def _statements(body: tuple[x.Stmt, ...]) -> Iterator[x.Stmt]:
             yield from _statements(node.body)
         elif isinstance(node, x.If):
             yield from _statements(node.then + node.orelse)
+
+
+def told_apart(kernel: x.Kernel) -> dict[str, tuple[Value, ...]]:
+    """Values of coordinates and launch parameters that a program compares with several constants: each of these, and what is
+    beyond."""
+    names = {"%cta", "%rank"} | {d.name for d in kernel.dims} | {s.name for s in kernel.scalars if s.dtype == "i32"}
+    bodies = (kernel.entry, *(r.body for r in kernel.roles))
+    found = several((n.cond for body in bodies for n in _statements(body) if isinstance(n, x.If)), names)
+    return {
+        name: tuple(range(kernel.cluster)) if name == "%rank" else (*range(most + 1), Least(most + 1))
+        for name, most in found.items()
+    }
 
 
 def assigned(body: tuple[x.Stmt, ...]) -> set[str]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from cake.ir import expanded as x
 from cake.ir.expr import Apply, Const, Expr, Sym, symbols, walk
 from cake.ptx import values as v
 from cake.ptx.builder import Builder
@@ -79,32 +78,17 @@ def remainder_of_few(e: object) -> int:
     return 0
 
 
-def told_apart(kernel: x.Kernel) -> dict[str, tuple[Value, ...]]:
-    """Values of coordinates and launch parameters that a program compares with several constants: each of these, and what is
-    beyond. Conditions on them exclude each other or agree, which compilers know."""
-    names = {"%cta", "%rank"} | {d.name for d in kernel.dims} | {s.name for s in kernel.scalars if s.dtype == "i32"}
+def several(conditions: Iterable[Expr], names: Collection[str]) -> dict[str, int]:
+    """Of names that conditions compare with several small constants the greatest of these. Such conditions exclude each other or
+    agree, which compilers know."""
     constants: dict[str, set[int]] = {}
-    for e in (e for body in (kernel.entry, *(r.body for r in kernel.roles)) for e in _conditions(body)):
+    for e in conditions:
         for node in walk(e):
             if isinstance(node, Apply) and node.op in _COMPARE:
                 for a, b in (node.args, node.args[::-1]):
                     if isinstance(a, Sym) and a.name in names and isinstance(b, Const) and type(b.value) is int:
                         constants.setdefault(a.name, set()).add(b.value)
-    found: dict[str, tuple[Value, ...]] = {}
-    for name, seen in constants.items():
-        if len(seen) > 1 and min(seen) >= 0 and max(seen) < FEW:
-            last = () if name == "%rank" else (Least(max(seen) + 1),)
-            found[name] = (*range(kernel.cluster if name == "%rank" else max(seen) + 1), *last)
-    return found
-
-
-def _conditions(body: tuple[x.Stmt, ...]) -> Iterator[Expr]:
-    for node in body:
-        if isinstance(node, x.For):
-            yield from _conditions(node.body)
-        elif isinstance(node, x.If):
-            yield node.cond
-            yield from _conditions(node.then + node.orelse)
+    return {n: max(seen) for n, seen in constants.items() if len(seen) > 1 and min(seen) >= 0 and max(seen) < FEW}
 
 
 class Scalars:
