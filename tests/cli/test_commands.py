@@ -27,8 +27,11 @@ def test_check(cake: Cake, gemm: Path) -> None:
     assert record["result"]["files"] == ["gemm.cake", "bad.cake"]
 
 
-def test_a_quick_check_says_how_to_claim_more(cake: Cake, gemm: Path) -> None:
+def test_a_quick_check_says_how_to_claim_more(
+    cake: Cake, gemm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What build proves, check proves with --prove; without, it says that it is quick. A proof that is known is told again."""
+    monkeypatch.setenv("CAKE_CACHE", str(tmp_path / "nothing known"))
     first = cake("check", "gemm.cake")
     assert "checked up to" in first.out and "--prove" in first.out
     assert cake("check", "gemm.cake", "--json").json["result"]["verdicts"][0]["effort"] == "quick"
