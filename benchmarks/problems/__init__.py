@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from benchmarks.problems.attention import ATTENTION
 from benchmarks.problems.attention_backward import ATTENTION_BACKWARD
-from benchmarks.problems.gemm import BATCHED_GEMM, GEMM, GEMM_BIAS_GELU, GEMM_CLUSTER, GEMM_PINGPONG, GEMM_STREAMK
+from benchmarks.problems.gemm import (
+    BATCHED_GEMM,
+    GEMM,
+    GEMM_BIAS_GELU,
+    GEMM_CLUSTER,
+    GEMM_PINGPONG,
+    GEMM_SPLIT,
+    GEMM_STREAMK,
+)
 from benchmarks.problems.kmeans import ASSIGN, HALF_NORMS, STEP, UPDATE
 from benchmarks.problems.knn import KNN, KNN_FEW
 from benchmarks.problems.problem import Constants, Problem, Shape, poison, poisoned, random_tensor
@@ -24,6 +32,7 @@ PROBLEMS = {
         GEMM,
         GEMM_CLUSTER,
         GEMM_PINGPONG,
+        GEMM_SPLIT,
         GEMM_STREAMK,
         GEMM_BIAS_GELU,
         BATCHED_GEMM,

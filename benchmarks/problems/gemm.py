@@ -55,6 +55,11 @@ GEMM = Problem(
 
 
 GEMM_CLUSTER = replace(GEMM, name="gemm_cluster")
+GEMM_SPLIT = replace(
+    GEMM,
+    name="gemm_split",
+    timed=lambda c: [(128, 128, 16384), (256, 256, 8192), (512, 512, 8192), (64, 4096, 4096), (1024, 1024, 8192)],
+)
 
 
 def _bias_arguments(torch: Any, shape: Shape, generator: Any, constants: Constants) -> list[Any]:
