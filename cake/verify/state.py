@@ -409,7 +409,7 @@ class State:
             members: list[Any] = []
             if generation is not None:
                 members = [(c, self._item(c, n), e.form) for c, n, e in sorted(generation.members, key=_place)]
-            came = [] if self._settled(number) else protocol.last.get(key, [])
+            came = [] if self._settled(number) or key not in protocol.past else protocol.past[key][-1]
             last = sorted((c, self._item(c, n)) for c, n, _ in came)
             synced = max(protocol.synced.get(key, FAR) - named.generation, FAR)
             found.append((number, named.threads, named.count, named.generation > 0, members, last, synced))

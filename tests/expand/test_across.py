@@ -15,47 +15,7 @@ from cake.machine import run
 from cake.verify.engine import verify
 from tests.expand.compare import skeleton
 from tests.expand.kernels import codes
-
-SUMS = """
-kernel sums(x: f32[M, N], out y: f32[N]) for sm_90a:
-    const PARTS: {1, 2, 4} = 2
-
-    where N % 4 == 0
-
-    rows_each = cdiv(M, PARTS)
-
-    tiles persistent:
-        n in cdiv(N, 256)
-        z in PARTS cluster(PARTS)
-
-    role add: warps 2
-    role join: warps 1
-
-    pipeline sums[1] add -> join across(z):
-        s: f32[256]
-
-    do add:
-        v: f32[1, 256] spread(4)
-        for t in tiles:
-            c = t.n * 256 + cols(v)
-            v = 0.0
-            for i in range(rows_each):
-                r = t.z * rows_each + i
-                v = v + load(x[r, c], where=r < M and c < N)
-            with sums.fill() as o:
-                store(o.s[cols(v)], v)
-
-    do join:
-        total: f32[1, 256 // PARTS] spread(1)
-        for t in tiles:
-            c = t.z * (256 // PARTS) + cols(total)
-            s = sums.wait()
-            total = load(s.s[c])
-            for i in unroll(PARTS - 1):
-                total = total + load(s.s.of((t.z + i + 1) % PARTS)[c])
-            sums.release()
-            store(y[t.n * 256 + c], total, where=t.n * 256 + c < N)
-"""
+from tests.verify.joined import JOINED
 
 
 def nodes(kernel: x.Kernel, role: str) -> list[x.Stmt]:
@@ -74,7 +34,7 @@ def changed(kernel: x.Kernel, change: Callable[[x.Stmt], x.Stmt]) -> x.Kernel:
 
 @pytest.mark.parametrize("parts", [2, 4])
 def test_every_cta_is_told_and_tells(parts: int) -> None:
-    kernel = expand_text(SUMS, constants={"PARTS": parts})
+    kernel = expand_text(JOINED, constants={"PARTS": parts})
     assert (kernel.barrier("sums.full").count, kernel.barrier("sums.empty").count) == (2 * parts, parts)
     told = [n for role in ("add", "join") for n in nodes(kernel, role) if isinstance(n, x.Arrive)]
     assert len(told) == 2 and all(n.peers == tuple(range(parts)) and n.scope == "cluster" for n in told)
@@ -85,21 +45,21 @@ def test_every_cta_is_told_and_tells(parts: int) -> None:
 
 
 def test_one_cta_is_an_ordinary_pipeline() -> None:
-    plain = SUMS.replace(" across(z)", "").replace(".of((t.z + i + 1) % PARTS)", "")
-    assert skeleton(expand_text(SUMS, constants={"PARTS": 1})) == skeleton(expand_text(plain, constants={"PARTS": 1}))
+    plain = JOINED.replace(" across(z)", "").replace(".of((t.z + i + 1) % PARTS)", "")
+    assert skeleton(expand_text(JOINED, constants={"PARTS": 1})) == skeleton(expand_text(plain, constants={"PARTS": 1}))
 
 
 @pytest.mark.parametrize(("parts", "m", "n"), [(1, 3, 260), (2, 5, 516), (4, 9, 300), (4, 1, 4)])
 def test_values(parts: int, m: int, n: int) -> None:
     values = np.random.default_rng(m).standard_normal((m, n), dtype=np.float32)
-    kernel = expand_text(SUMS, constants={"PARTS": parts})
+    kernel = expand_text(JOINED, constants={"PARTS": parts})
     for seed in (0, 1):
         found = run(kernel, {"x": values, "y": np.full(n, np.nan, np.float32)}, seed=seed, ctas=parts).outputs["y"]
         np.testing.assert_allclose(found, values.sum(axis=0, dtype=np.float64), rtol=1e-5, atol=1e-5)
 
 
 def test_it_is_safe() -> None:
-    assert verify(expand_text(SUMS), effort="full").status == "safe"
+    assert verify(expand_text(JOINED), effort="full").status == "safe"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +74,7 @@ def test_what_is_derived_is_needed(change: dict[str, Any], code: str) -> None:
     def weaker(n: x.Stmt) -> x.Stmt:
         return n.model_copy(update=change) if isinstance(n, x.Arrive) and n.reason == "filled" else n
 
-    verdict = verify(changed(expand_text(SUMS), weaker), effort="full")
+    verdict = verify(changed(expand_text(JOINED), weaker), effort="full")
     assert verdict.status == "unsafe" and code in {d.code for d in verdict.diagnostics}
 
 
@@ -136,12 +96,12 @@ def test_what_is_derived_is_needed(change: dict[str, Any], code: str) -> None:
     ids=["no axis", "one", "TMA", "outside", "not across", "store", "condition"],
 )
 def test_refused(old: str, new: str, code: str) -> None:
-    assert SUMS.count(old) == 1
-    assert code in codes(SUMS.replace(old, new))
+    assert JOINED.count(old) == 1
+    assert code in codes(JOINED.replace(old, new))
 
 
 def test_only_loads_reach_other_ctas() -> None:
-    text = SUMS.replace(
+    text = JOINED.replace(
         "total = load(s.s[c])", "tma.store(y[t.n * 256 : t.n * 256 + 256], s.s.of(0))\n            total = load(s.s[c])"
     )
     assert "T011" in codes(text)

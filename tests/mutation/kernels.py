@@ -18,6 +18,7 @@ from cake.ir import expanded as x
 from cake.ir.dtypes import numpy_dtype
 from cake.ir.evaluate import evaluate
 from tests.verify.chain import CHAIN
+from tests.verify.joined import JOINED
 
 ROOT = Path(__file__).parents[2]
 Values = dict[str, Any]
@@ -86,6 +87,12 @@ SOURCES = (
         {"BM": 64, "BN": 128, "STAGES": 3, "SPLIT": 2},
         ctas=2,
     ),
+    Source(
+        "gemm_joined",
+        "examples/gemm_split.cake",
+        (_gemm(70, 32, 200),),
+        {"MATH": 1, "BN": 32, "STAGES": 3, "SPLIT": 2},
+    ),
     Source("kmeans", "examples/kmeans.cake", ({"B": 1, "N": 150, "K": 460},), {"WGS": 2, "BN": 64, "D": 64}, "assign"),
     *(
         Source(
@@ -138,6 +145,7 @@ SOURCES = (
         {},
         ctas=2,
     ),
+    Source("joined", JOINED, ({"M": 2, "N": 260},), {"PARTS": 2}),
 )
 
 WALK = """\

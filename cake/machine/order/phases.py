@@ -1,8 +1,8 @@
 """mbarriers as the order reading sees them: messages of each phase, and the conditions D1, D3, D4, D5 and D7.
 
 - D1 (P102) each contribution to phase p has the completion of p - 1 in its past; bytes of a copy: at the copy's
-  issue. It is required for phases up to one above the last that anything waits for: an arrival meant for the phase
-  after the last one waited for could otherwise complete that one early.
+  issue. Past the last phase that anything waits for, it is that one's completion that must be there: an arrival meant for
+  a later phase could otherwise complete it early.
 - D2 (P103, P104) the executor counts; here contributions that land in another phase than the one their ring position
   means are told apart: too many or too few arrivals (P103), or arrivals that change places (P102).
 - D3 (P105) each announcement is in the past of (or is) an arrival of its phase.
@@ -155,6 +155,10 @@ class PhaseLog:
     def fence_known(self, rows: np.ndarray) -> bool:
         """The fence after the initialisation is known."""
         return self.init is not None and self.fenced is not None and bool(rows[self.init[0]] >= self.fenced)
+
+    def newest(self, clock: Clock) -> int:
+        """The newest phase before the one in progress whose completion is in the past that ``clock`` describes."""
+        return next((p for p in range(self.phase - 1, -2, -1) if self.knows(clock, p)), -2)
 
     def add(self, source: Source, clock: Clock) -> bool:
         """A contribution to the phase in progress; False if the previous phase is not known to come before it (D1).

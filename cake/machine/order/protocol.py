@@ -29,12 +29,13 @@ def executes(agent: ev.Agent, node: x.Node, role: x.Role) -> bool:
 
 @dataclass(slots=True)
 class Suspect:
-    """A contribution without the previous phase in its past: a finding if a wait asks about that phase or the one
-    before."""
+    """A contribution without the previous phase in its past, but with ``known``: a finding if a wait asks about a phase
+    between them, in which it may then land."""
 
     log: PhaseLog
     phase: int
     event: ev.Contrib
+    known: int
 
 
 @dataclass(slots=True)
@@ -64,12 +65,17 @@ class Protocol:
         self.early: dict[int, bool] = {}
         self.parity: dict[int, Clock] = {}
         self.generations: dict[ev.NamedKey, Generation] = {}
-        self.mixed: list[tuple[ev.NamedKey, int, ev.NamedArrive, list[tuple[int, int, ev.NamedArrive]]]] = []
-        self.last: dict[ev.NamedKey, list[tuple[int, int, ev.NamedArrive]]] = {}
+        self.mixed: list[tuple[ev.NamedKey, int, int, ev.NamedArrive]] = []
+        self.past: dict[ev.NamedKey, list[list[tuple[int, int, ev.NamedArrive]]]] = {}
         self.synced: dict[ev.NamedKey, int] = {}
         self.cluster: dict[int, Clock] = {}
         self.cluster_done: dict[tuple[int, int], Clock] = {}
         self.remote: list[tuple[int, int, int, ev.Contrib]] = []
+
+    @property
+    def last(self) -> dict[ev.NamedKey, list[tuple[int, int, ev.NamedArrive]]]:
+        """Who came for the last generation of each named barrier."""
+        return {key: generations[-1] for key, generations in self.past.items()}
 
     def text(self, key: ev.BarrierKey) -> str:
         """The name of a barrier slot."""
@@ -107,7 +113,7 @@ class Protocol:
         self._usable(log, clock, agent.cta, event)
         source = Source(event, column, self.numbers[column], control_row(clock))
         if not log.add(source, clock):
-            self.suspects.append(Suspect(log, event.phase, event))
+            self.suspects.append(Suspect(log, event.phase, event, log.newest(clock)))
         alone = not self.clustered
         if event.weight:
             log.letter.add(agent, column, clock, event.sem, event.scope, alone=alone)
@@ -119,7 +125,7 @@ class Protocol:
         log = self.logs[event.barrier]
         source = Source(event, column, number, issued.rows[C], bit)
         if not log.add(source, issued):
-            self.suspects.append(Suspect(log, event.phase, event))
+            self.suspects.append(Suspect(log, event.phase, event, log.newest(issued)))
         message = control(issued, column)
         for each in (READ, DONE, SEEN, SEEN_S, SEEN_X):
             message.bits[each] |= effects
@@ -213,10 +219,13 @@ class Protocol:
             generation.message.join(clock)
         row = clock.rows[C]
         if event.generation and row[place] < event.generation:
-            if all(row[c] >= n for c, n, _ in self.last[key]):
+            known = event.generation - 1
+            while known >= row[place] and not all(row[c] >= n for c, n, _ in self.past[key][known]):
+                known -= 1
+            if known == event.generation - 1:
                 row[place] = event.generation
             else:
-                self.mixed.append((key, event.generation, event, self.last[key]))
+                self.mixed.append((key, event.generation, known, event))
         generation.members.append((column, self.numbers[column], event))
         if event.form == "sync":
             self.synced[key] = event.generation
@@ -224,7 +233,7 @@ class Protocol:
     def named_generation(self, event: ev.NamedGeneration) -> None:
         """A generation completes."""
         generation = self.generations.pop(event.barrier)
-        self.last[event.barrier] = generation.members
+        self.past.setdefault(event.barrier, []).append(generation.members)
         place = self.columns.named[event.barrier]
         for agent in event.synced:
             clock = self.clocks[self.columns.agent(agent)]
@@ -259,11 +268,13 @@ class Protocol:
     def finish(self) -> None:
         """Report the suspects that a wait asks about."""
         for suspect in self.suspects:
-            if suspect.phase - 1 <= suspect.log.last_waited:
-                self._separation(suspect)
-        for key, generation, event, before in self.mixed:
-            if generation - 1 <= self.synced.get(key, -1):
-                self._mixed(key, generation, event, before)
+            asked = min(suspect.phase - 1, suspect.log.last_waited)
+            if suspect.known < asked:
+                self._separation(suspect, asked)
+        for key, generation, known, event in self.mixed:
+            asked = min(generation - 1, self.synced.get(key, -1))
+            if known < asked:
+                self._mixed(key, generation, asked, event)
 
     def stuck(self) -> list[Diagnostic]:
         """Of a run that stopped: a phase to which all that can arrive have arrived, and which lacks arrivals (P103)."""
@@ -289,7 +300,7 @@ class Protocol:
                     found |= {self.columns.agent(a) for a in self.agents if executes(a, node, role)}
         return found
 
-    def _separation(self, suspect: Suspect) -> None:
+    def _separation(self, suspect: Suspect, before: int) -> None:
         log, event, phase = suspect.log, suspect.event, suspect.phase
         text = self.text(log.key)
         sums = Counter({p: sum(e.weight for e in events) for p, events in log.intended.items()})
@@ -304,26 +315,24 @@ class Protocol:
                 help="the count must be the sum of the arrivals of one phase",
             )
             return
-        previous = log.completed[phase - 1] if phase else []
+        previous = log.completed[before] if before >= 0 else []
         self._add(
             "P102",
-            f"{of(event.by)} contributes to phase {phase} of {text} without phase {phase - 1} in its past: it may land "
-            f"in phase {phase - 1}",
+            f"{of(event.by)} contributes to phase {phase} of {text} without phase {before} in its past: it may land "
+            f"in phase {before}",
             event,
-            witness=[f"phase {phase - 1} was completed by {', '.join(sorted({of(s.event.by) for s in previous}))}"],
+            witness=[f"phase {before} was completed by {', '.join(sorted({of(s.event.by) for s in previous}))}"],
             help="let the arriving thread wait for the earlier phase first, or use a second barrier",
         )
 
-    def _mixed(
-        self, key: ev.NamedKey, generation: int, event: ev.NamedArrive, before: list[tuple[int, int, ev.NamedArrive]]
-    ) -> None:
-        users = sorted({where(e) for _, _, e in before})
+    def _mixed(self, key: ev.NamedKey, generation: int, asked: int, event: ev.NamedArrive) -> None:
+        users = sorted({where(e) for _, _, e in self.past[key][asked]})
         self._add(
             "P114",
             f"barrier id {key[1]}: {of(event.agent)} comes for generation {generation} without knowing that generation "
-            f"{generation - 1} is complete, so the two can mix",
+            f"{asked} is complete, so the two can mix",
             event,
-            witness=[f"generation {generation - 1}: {', '.join(users)}", f"generation {generation}: {where(event)}"],
+            witness=[f"generation {asked}: {', '.join(users)}", f"generation {generation}: {where(event)}"],
             help="give one of the two users another id, or order them",
         )
 
