@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
+import ml_dtypes
+import numpy as np
+
+from cake.compiler import expand_file
 from cake.ir import expanded as x
 from cake.machine.order import check
 from cake.verify.oracle import attack
 from cake.verify.search import search
+from tests.examples import EXAMPLES
 from tests.litmus import build as b
 from tests.litmus.build import R32, Smem, elements
 from tests.litmus.catalogue import kernel
@@ -116,3 +121,26 @@ def test_wait_that_keeps_more_groups_than_there_are() -> None:
     k = edit(k, more)
     assert [d.code for d in check(k, values, ctas=1)] == ["D207"]
     assert search(k, values).kind == attack(k, values, 8).kind == "race"
+
+
+def test_arrival_at_a_peer_that_is_a_tile_behind() -> None:
+    """CTA 1 gives the last slab of its tile back to CTA 0: a tile ahead, it completes a phase there that nobody has begun.
+    CTA 0 waits for nothing later, so no wait asks about the phase in which this run counts the arrival."""
+    point = {"MATH": 1, "BN": 32, "STAGES": 3, "SPLIT": 2}
+    k = expand_file(EXAMPLES / "gemm_split.cake", constants=point)
+
+    def misled(role: x.Role) -> x.Role:
+        tiles = next(n for n in role.body if isinstance(n, x.For))
+        body = tuple(
+            n.model_copy(update={"peers": (0,)}) if isinstance(n, x.Arrive) and n.barrier == "ab.empty" else n
+            for n in tiles.body
+        )
+        changed = tiles.model_copy(update={"body": body})
+        return role.model_copy(update={"body": tuple(changed if n is tiles else n for n in role.body)})
+
+    wrong = k.model_copy(update={"roles": tuple(misled(r) if r.name == "math" else r for r in k.roles)})
+    zero = ml_dtypes.bfloat16
+    values = {"a": np.zeros((70, 200), zero), "b": np.zeros((32, 200), zero), "c": np.zeros((70, 32), zero)}
+    assert check(k, values) == []
+    assert "P102" in {d.code for d in check(wrong, values)}
+    assert search(wrong, values, reduced=True, limit=40_000).kind == "deadlock"
