@@ -141,6 +141,6 @@ def test_arrival_at_a_peer_that_is_a_tile_behind() -> None:
     wrong = k.model_copy(update={"roles": tuple(misled(r) if r.name == "math" else r for r in k.roles)})
     zero = ml_dtypes.bfloat16
     values = {"a": np.zeros((70, 200), zero), "b": np.zeros((32, 200), zero), "c": np.zeros((70, 32), zero)}
-    assert check(k, values) == []
-    assert "P102" in {d.code for d in check(wrong, values)}
-    assert search(wrong, values, reduced=True, limit=40_000).kind == "deadlock"
+    assert check(k, values, ctas=1) == []
+    assert "P102" in {d.code for d in check(wrong, values, ctas=1)}
+    assert search(wrong, values, ctas=1, reduced=True, limit=40_000).kind == "deadlock"
