@@ -320,14 +320,14 @@ class Family:
         values = dict(solved)
         longest = 0
         tied = {t: d for d, t in self._sums().items()}
-        for name in sorted(self.control, key=lambda n: n not in tied):
+        for name in sorted(self.control, key=lambda n: (n not in tied, n)):
             if name in tied:
                 made = self._offsets(name, {**constants, **values}, scale, pattern)
                 data[name], values[tied[name]] = made, int(made[-1])
                 longest = max(longest, int(np.diff(made).max()))
         if any(v < 1 for d, v in values.items() if d in {k.name for k in self.kernel.dims}):
             return None
-        for name in self.control - set(tied):
+        for name in sorted(self.control - set(tied)):
             found = self._contents(name, {**constants, **values}, scale, pattern)
             if found is None:
                 return None
