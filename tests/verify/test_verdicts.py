@@ -3,6 +3,7 @@ litmus programs, and what a verdict says."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from cake.compiler import check_path, check_text, expand_file, expand_text
 from cake.diagnostics import CakeError
 from cake.diagnostics.codes import all_codes, explain
 from cake.verify import Verdict, verify
+from cake.verify.engine import BUDGETS
 from cake.verify.grid import waits
 from cake.verify.stamps import stamp_of
 from cake.verify.store import decide
@@ -46,7 +48,8 @@ POINTS: list[tuple[Path, str | None, dict[str, Any], bool]] = [
 
 @pytest.mark.parametrize(("path", "name", "constants", "proved"), POINTS)
 def test_right_kernels(path: Path, name: str | None, constants: dict[str, Any], proved: bool) -> None:
-    verdict = verify(expand_file(path, kernel=name, constants=constants))
+    budget = BUDGETS["full"] if proved else replace(BUDGETS["full"], launches=1.0)  # of launches that show no more
+    verdict = verify(expand_file(path, kernel=name, constants=constants), budget=budget)
     assert verdict.status == "safe", verdict.diagnostics
     assert verdict.proved == proved, verdict.notes
     assert verdict.claim == PROVED if proved else verdict.claim.startswith("checked up to")
