@@ -60,7 +60,7 @@ kernel assign(x: bf16[B, N, D], c: bf16[B, K, D], half: f32[B, K], out ids: i32[
 
     do math as w:
         acc: f32[64, BN] frag
-        best: argmax[64] frag group(4)
+        best: argmax[64] frag group(2)
         for t in tiles:
             p = points.wait()
             best.clear()
@@ -124,7 +124,7 @@ kernel assign_add(x: bf16[B, N, D], c: bf16[B, K, D], half: f32[B, K], out ids: 
 
     do math as w:
         acc: f32[64, BN] frag
-        best: argmax[64] frag group(4)
+        best: argmax[64] frag group(2)
         for t in tiles:
             p = points.wait()
             best.clear()

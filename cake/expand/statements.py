@@ -337,17 +337,30 @@ def _retarget(ctx: RoleContext, target: TileVar, tile: Tile, kind: TileType) -> 
     reg = tile.expr
     if not (isinstance(reg, Reg) and "." in reg.name and reg.rows is None and reg.cols is None):
         return False
-    if target.type.lead or tile.type != kind or not ctx.out:
+    if target.type.lead or not ctx.out:
         return False
     last = ctx.out[-1]
     if not (isinstance(last, x.Op) and last.operands.get("dst") == reg and last.op in ("load", "reduce", "ldmatrix")):
         return False
+    if tile.type != kind:
+        if not (_row_of_shared(ctx, last) and kind.layout.kind == "frag"):
+            return False
+        last = last.model_copy(update={"type": kind})
     ctx.out.pop()
     ctx.tiles.pop(reg.name, None)
     ctx.state.assigned -= {reg.name}
     named = Reg(name=target.name, dtype=kind.dtype)
     emit_op(ctx, last.model_copy(update={"operands": {**last.operands, "dst": named}}))
     return True
+
+
+def _row_of_shared(ctx: RoleContext, op: x.Op) -> bool:
+    """Whether an operation loads one row from shared memory, which may as well be loaded for all rows of an accumulator. ptxas reads
+    it once and moves it to a thread's second row there; of a copy that is made later it makes moves right before the product."""
+    if op.op != "load" or op.type is None or op.type.shape[-2] != 1 or "where" in op.operands:
+        return False
+    ref = op.ref("src")
+    return ref.base in ctx.kernel.buffers and ref.peer is None
 
 
 def _assign_pair(ctx: RoleContext, stmt: s.Assign) -> None:

@@ -12,10 +12,12 @@ import pytest
 
 from cake.codegen import emit, nvrtc, parameters
 from cake.codegen.report import disassemble, report
+from cake.compiler import expand_file
 from cake.diagnostics import CakeError, Span
 from cake.ir import expanded as x
 from tests.codegen import probes
 from tests.codegen.build import COL, ROW, ap, assign, cast, elems, kernel, let, reg, store, sym, tensor, tile
+from tests.examples import EXAMPLES
 from tests.expanded.gemm import gemm
 
 GOLDEN = Path(__file__).parent / "golden" / "gemm.cu"
@@ -187,3 +189,18 @@ def test_gemm_main_loop() -> None:
     body = lines[start:end]
     assert len(body) < 60
     assert not any(word in line for line in body for word in ("R2UR", "I2F", "MUFU", "LDL", "STL"))
+
+
+@compiles
+def test_a_row_for_an_accumulator_takes_no_moves() -> None:
+    """k-means: what the accumulators start from is loaded into both rows of a thread, so that nothing stands between the turn at the
+    tensor cores and the product."""
+    k = expand_file(EXAMPLES / "kmeans.cake", kernel="assign")
+    c = nvrtc.compile_source(emit(k), "sm_90a", name="assign.cu")
+    sass, note = disassemble(c.cubin)
+    if sass is None:
+        pytest.skip(note or "")
+    lines = sass.splitlines()
+    product = next(n for n, line in enumerate(lines) if "HGMMA" in line)
+    turn = max(n for n in range(product) if "BAR.SYNC" in lines[n])
+    assert not any(re.search(r"\b(IMAD\.)?MOV", line) for line in lines[turn:product])

@@ -197,19 +197,6 @@ __device__ __forceinline__ void load_shared(Word *r, uint32_t a)
     }
 }
 
-// The same, not merged with other loads of the address: filling both rows of an accumulator pair costs two loads and no moves.
-template <int Count, typename Word>
-__device__ __forceinline__ void load_shared_again(Word *r, uint32_t a)
-{
-    if constexpr (sizeof(Word) == 4 && Count == 2) {
-        uint2 v;
-        asm volatile("ld.volatile.shared.v2.b32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(a));
-        set_bits(r[0], v.x), set_bits(r[1], v.y);
-    } else {
-        load_shared<Count>(r, a);
-    }
-}
-
 template <typename Word>
 __device__ __forceinline__ void store_shared(uint32_t address, Word a)
 {

@@ -93,8 +93,6 @@ def _load(role: RoleContext, node: x.Op) -> None:
     zero = other if other is not None else Const(value=0, dtype=memory.dtype)
     hint = policy(node)
     function = _load_function(memory, hint is not None)
-    if function == "load_shared" and m.layout.kind == "frag" and m.rows > 1 and not _row_dependent(node.ref("src")):
-        function = "load_shared_again"
     tail = f", {hint:#x}ull" if hint is not None and memory.tensor else ""
     unit = max(width, per)
     with role.unrolled(m.count // unit, unit) as i:
@@ -119,12 +117,6 @@ def _load(role: RoleContext, node: x.Op) -> None:
                 rest = word(role, zero, m, i + k, 1)
                 bits.append(f"{condition} ? {text} : {rest}" if condition else text)
             role.line(f"{storage.name}[{at.div(per)}] = join{per}_{8 * size_of(memory.dtype)}({', '.join(bits)});")
-
-
-def _row_dependent(ref: x.Ref) -> bool:
-    return any(
-        isinstance(n, Reg) or (isinstance(n, Axis) and n.axis != "col") for e in element_subs(ref) for n in walk(e)
-    )
 
 
 def _lane(role: RoleContext, text: str | None) -> str | None:

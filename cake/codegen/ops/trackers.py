@@ -54,10 +54,10 @@ def _column(k: Index) -> str:
 
 
 def _struct(group: int) -> str:
-    kept = "".join(f", {n}" for n in _NAMES[: group - 1])
+    kept = ", ".join(_NAMES[: group - 1])
     return (
         f"// The group of {group} that won last: where it starts, and the members by which to find the winner (the last is left).\n"
-        f"struct Group{group} {{\n    float start{kept};\n}};"
+        f"struct Group{group} {{\n    int start;\n" + (f"    float {kept};\n" if kept else "") + "};"
     )
 
 
@@ -69,13 +69,17 @@ def _keep(largest: bool, group: int) -> str:
     while len(extremum) > 1:
         extremum = [f"{f}({a}, {b})" for a, b in zip(extremum[::2], extremum[1::2], strict=True)]
     out = ["best", "found.start", *(f"found.{n}" for n in names[:-1])]
-    ins = ["extremum", "float(start)", *names[:-1], "negative_zero()"]
+    ins = ["extremum", "start", *names[:-1], "negative_zero()"]
     n = len(out)
     compare = "gt" if largest else "lt"
-    moves = "".join(f'        "@p add.f32 %{i}, %{n + i}, %{2 * n};\\n"\n' for i in range(n))
+    lines = [
+        f"@p mov.b32 %{i}, %{n + i};" if o == "found.start" else f"@p add.f32 %{i}, %{n + i}, %{2 * n};"
+        for i, o in enumerate(out)
+    ]
+    moves = "".join(f'        "{line}\\n"\n' for line in lines)
     arguments = ", ".join(f"float {v}" for v in names)
-    outs = ", ".join(f'"+f"({o})' for o in out)
-    inputs = ", ".join(f'"f"({i})' for i in ins)
+    outs = ", ".join(f'"+{"r" if o == "found.start" else "f"}"({o})' for o in out)
+    inputs = ", ".join(f'"{"r" if i == "start" else "f"}"({i})' for i in ins)
     return (
         f"__device__ __forceinline__ void keep_{'argmax' if largest else 'argmin'}{group}"
         f"(float &best, Group{group} &found, int start, {arguments})\n{{\n"
@@ -88,7 +92,7 @@ def _keep(largest: bool, group: int) -> str:
 
 def _none(group: int) -> str:
     """Before the first group: no group has won yet."""
-    values = ", ".join(["-1.0f", *["0.0f"] * (group - 1)])
+    values = ", ".join(["-1", *["0.0f"] * (group - 1)])
     return f"__device__ __forceinline__ Group{group} no_group{group}()\n{{\n    return {{{values}}};\n}}"
 
 
@@ -100,5 +104,5 @@ def _column_of(group: int) -> str:
     return (
         f"__device__ __forceinline__ int column_of{group}"
         f"(float best, const Group{group} &found, int first, int before)\n{{\n"
-        f"    return found.start < 0.0f ? before : first + int(found.start){inside};\n}}"
+        f"    return found.start < 0 ? before : first + found.start{inside};\n}}"
     )
