@@ -145,6 +145,7 @@ SMALL: dict[str, tuple[str, dict[str, Any], dict[str, int]]] = {
     "softmax_streamed": ("", {}, {"M": 18, "N": 1000}),
     "softmax": ("softmax", {"COLS": 1024, "ROWS": 1}, {"M": 3, "N": 1000}),
     "gemm_pingpong": ("", {"BM": 64, "STAGES": 3, "SPLIT": 2}, {"M": 130, "N": 136, "K": 392}),
+    "gemm_split": ("", {"MATH": 1, "BN": 32, "STAGES": 3, "SPLIT": 2}, {"M": 130, "N": 72, "K": 328}),
 }
 """Parents of mutants from sources: kernel (where the file has several), point and dims."""
 
@@ -185,6 +186,8 @@ POINTS: tuple[tuple[str, str | None, dict[str, Any], dict[str, int]], ...] = (
     ("batched_gemm", None, {"BN": 64, "STAGES": 3}, {"Z": 3, "M": 130, "N": 136, "K": 264}),
     ("gemm_pingpong", None, {}, {"M": 300, "N": 264, "K": 200}),
     ("gemm_pingpong", None, {"SPLIT": 4, "STAGES": 3}, {"M": 130, "N": 264, "K": 648}),
+    ("gemm_split", None, {"SPLIT": 4, "BN": 64}, {"M": 600, "N": 264, "K": 648}),
+    ("gemm_split", None, {"SPLIT": 8, "MATH": 1, "BN": 32}, {"M": 300, "N": 136, "K": 1096}),
     ("softmax", "softmax", {"COLS": 1024}, {"M": 9, "N": 1000}),
     ("softmax", "softmax_long", {"COLS": 1024}, {"M": 5, "N": 2600}),
     ("rmsnorm", None, {"COLS": 1024}, {"M": 9, "N": 1000}),
