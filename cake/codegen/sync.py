@@ -63,6 +63,7 @@ def _arrive(role: RoleContext, node: x.Arrive) -> None:
             raise unsupported("Announcing bytes on another CTA's barrier.", "announce on the own barrier", node.span)
         if order == "_cluster":  # one fence for all: a release of its own is a barrier of memory each time
             role.line("fence_cluster();")
+            order = "_relaxed_cluster"
         for rank in node.peers:
             role.line(f"barrier_arrive_peer{order}({address}, {rank}, {node.weight});")
     elif node.form == "arrive":

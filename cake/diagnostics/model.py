@@ -85,6 +85,10 @@ class CakeError(Exception):
         self.diagnostics: tuple[Diagnostic, ...] = diagnostics
         super().__init__("; ".join(f"{d.code}: {d.message}" for d in diagnostics))
 
+    def __reduce__(self) -> tuple[type[CakeError], tuple[Diagnostic, ...]]:
+        """From its diagnostics, not its text: processes of a pool hand errors on by pickling them."""
+        return type(self), self.diagnostics
+
 
 class Findings:
     """Collects diagnostics so that several independent mistakes are reported in one run."""

@@ -108,6 +108,10 @@ PROBES = {
             "remote_data_cta_scope", "A5", "remote_data.cu", "remote data through an arrival of CTA scope",
             264, 128, 4096 + 64, 4000, cluster=2, defines={"SCOPE": 0}, claims=False,
         ),
+        Probe(
+            "remote_data_relaxed", "A5", "remote_data.cu", "remote data through a relaxed arrival of cluster scope, no fence",
+            264, 128, 4096 + 64, 4000, cluster=2, defines={"SCOPE": 2}, claims=False,
+        ),
         Probe("elect", "A6", "elect.cu", "the elected lane is always the same", 132, 128, 0, 4000),
         Probe("progress", "A7", "progress.cu", "a warp with work goes on beside spinning ones", 132, 1024, 0, 2000),
         Probe("registers", "A8", "registers.cu", "setmaxnreg.inc waits for registers of its own CTA", 132, 256, 0, 1),

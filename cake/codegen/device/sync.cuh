@@ -160,8 +160,8 @@ __device__ __forceinline__ void fence_cluster()
     asm volatile("fence.acq_rel.cluster;" ::: "memory");
 }
 
-// After fence_cluster, which makes it a release.
-__device__ __forceinline__ void barrier_arrive_peer_cluster(uint32_t barrier, uint32_t rank, uint32_t count)
+// A release only after fence_cluster (8.8).
+__device__ __forceinline__ void barrier_arrive_peer_relaxed_cluster(uint32_t barrier, uint32_t rank, uint32_t count)
 {
     asm volatile(
         "{\n"
