@@ -53,7 +53,9 @@ def check_files(
         {
             "kernel": kernel.name,
             "target": kernel.target,
-            **verdict.model_dump(mode="json", include={"status", "claim", "codes", "notes", "runs", "seconds", "effort"}),
+            **verdict.model_dump(
+                mode="json", include={"status", "claim", "codes", "notes", "runs", "seconds", "effort"}
+            ),
         }
         for kernel, verdict in verdicts
     ]

@@ -67,7 +67,9 @@ def test_grouped_heads(heads: tuple[int, int], seed: int) -> None:
     check(*gradients({"D": 64, "BM": 64, "CAUSAL": False}, ([130, 0, 3], [70, 2, 90]), heads, seed))
 
 
-@pytest.mark.parametrize("constants", [{"LATE": True, "HG": 1}, {"D": 64, "BM": 64, "STAGES": 1, "LATE": False}], ids=str)
+@pytest.mark.parametrize(
+    "constants", [{"LATE": True, "HG": 1}, {"D": 64, "BM": 64, "STAGES": 1, "LATE": False}], ids=str
+)
 def test_points(constants: dict[str, Any]) -> None:
     check(*gradients(constants, ([0, 1, 193, 66], [5, 1, 300, 40]), (2, 1)))
 

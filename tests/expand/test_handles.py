@@ -1,7 +1,5 @@
 """Handles and names: what is released on which path, what a rebound handle takes along, and what may not be assigned."""
 
-
-
 from __future__ import annotations
 
 from tests.expand.cases import Case, check, parametrised
