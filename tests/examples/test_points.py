@@ -27,7 +27,7 @@ from cake.machine.registers import poison
 from tests.examples import EXAMPLES
 
 PARTS = 6  # of each kernel's points, so that workers share them
-MOST, FEWER = 48, {"knn": 20, "attention_backward": 18}
+MOST, FEWER = 48, {"knn": 20, "attention_backward": 18, "gemm_split": 18, "gemm_cluster": 24, "gemm_pingpong": 24}
 """Points of a kernel that are looked at; fewer where a launch takes long and test_<example>.py runs other points."""
 
 KERNELS = [
